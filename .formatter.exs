@@ -1,0 +1,3 @@
+[
+  inputs: ["mix.exs", ".formatter.exs", "test/consumers/mix/**/*.{ex,exs}", "bench/**/*.{ex,exs}"]
+]

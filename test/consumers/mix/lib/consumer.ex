@@ -1,0 +1,37 @@
+defmodule Consumer do
+  # Two nodes, hawser on both, one message each way. fallback is none, so that nothing can have gone over distribution.
+
+  def main do
+    {:ok, _} = Node.start(:consumer_here, :shortnames)
+    args = [~c"-pa" | :code.get_path()]
+    {:ok, peer, there} = :peer.start_link(%{name: :consumer_there, args: args})
+    :ok = start(node())
+    :ok = start(there)
+    :ok = :hawser.await(there, 10_000)
+    [^there] = :hawser.nodes()
+    echo = Node.spawn(there, __MODULE__, :echo, [node()])
+    :hawser.send(echo, {self(), "hello"})
+
+    receive do
+      {^echo, answer} -> IO.puts("#{there} answers #{answer}")
+    after
+      10_000 -> exit(:no_answer)
+    end
+
+    :peer.stop(peer)
+  end
+
+  def echo(here) do
+    :ok = :hawser.await(here, 10_000)
+
+    receive do
+      {from, message} -> :hawser.send(from, {self(), message})
+    end
+  end
+
+  defp start(node) do
+    :ok = :erpc.call(node, :application, :set_env, [:hawser, :fallback, :none])
+    {:ok, _} = :erpc.call(node, :application, :ensure_all_started, [:hawser])
+    :ok
+  end
+end

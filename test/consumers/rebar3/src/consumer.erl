@@ -1,0 +1,29 @@
+%% Two nodes, hawser on both, one message each way. fallback is none, so that nothing can have gone over distribution.
+-module(consumer).
+-export([main/0, echo/1]).
+
+main() ->
+    {ok, _} = net_kernel:start([consumer_here, shortnames]),
+    {ok, Peer, There} = peer:start_link(#{name => consumer_there, args => ["-pa" | code:get_path()]}),
+    ok = start(node()),
+    ok = start(There),
+    ok = hawser:await(There, 10_000),
+    [There] = hawser:nodes(),
+    Echo = spawn(There, ?MODULE, echo, [node()]),
+    hawser:send(Echo, {self(), <<"hello">>}),
+    receive
+        {Echo, Answer} -> io:format("~ts answers ~ts~n", [There, Answer])
+    after 10_000 -> exit(no_answer)
+    end,
+    peer:stop(Peer).
+
+start(Node) ->
+    ok = erpc:call(Node, application, set_env, [hawser, fallback, none]),
+    {ok, _} = erpc:call(Node, application, ensure_all_started, [hawser]),
+    ok.
+
+echo(Here) ->
+    ok = hawser:await(Here, 10_000),
+    receive
+        {From, Message} -> hawser:send(From, {self(), Message})
+    end.
