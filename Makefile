@@ -6,7 +6,7 @@
 compile: install
 	rebar3 compile
 
-demo: install
+demo: compile
 	bench/demo.sh
 
 test: install
@@ -15,7 +15,7 @@ test: install
 check: install
 	@test/run.sh check
 
-bench: install
+bench: compile
 	bench/run.sh
 
 # The same suites on another OTP, in a chroot: make test-otp OTP=27 (or 29). Root only.
