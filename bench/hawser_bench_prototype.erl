@@ -1,0 +1,34 @@
+%% Path prototype: the throw-away from which hawser's design was measured, when a compiled copy of it is named with
+%% `--prototype DIR`. It only sends: no reconnect, no bounds, no order of replies. Never part of an ordinary run.
+-module(hawser_bench_prototype).
+-behaviour(hawser_bench_path).
+
+-export([title/0, available/0, open/3, send/2, intact/1]).
+
+-define(SOCKETS, 2).
+
+-spec title() -> string().
+title() -> "prototype".
+
+-spec available() -> ok | {error, string()}.
+available() ->
+    case code:ensure_loaded(proto) of
+        {module, proto} -> ok;
+        {error, Reason} -> {error, lists:flatten(io_lib:format("module proto: ~p", [Reason]))}
+    end.
+
+-spec open(receiver | sender, node(), hawser_bench_path:settings()) -> ok.
+open(receiver, _Peer, _Settings) ->
+    ok;
+open(sender, Peer, _Settings) ->
+    true = net_kernel:connect_node(Peer),
+    _ = apply(proto, setup, [Peer, ?SOCKETS]),
+    ok.
+
+-spec send(pid(), term()) -> term().
+send(Dest, Message) ->
+    proto:send(Dest, Message).
+
+-spec intact(node()) -> boolean().
+intact(Peer) ->
+    lists:member(Peer, nodes()).
