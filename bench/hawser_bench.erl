@@ -16,7 +16,7 @@ main() ->
             io:put_chars(hawser_bench_plan:usage()),
             halt(0);
         {error, Text} ->
-            refuse(Text ++ "\n\n" ++ hawser_bench_plan:usage())
+            refuse(Text ++ " (bench/run.sh --help lists the options)")
     end.
 
 -spec refuse(string()) -> no_return().

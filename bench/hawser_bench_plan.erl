@@ -30,7 +30,7 @@ usage() ->
     "  --erl ARGS         further arguments of both nodes' erl\n"
     "  --env KEY=TERM     application env of hawser, may be repeated\n"
     "  --prototype DIR    one more path: the compiled prototype in DIR\n"
-    "  --quick            one round, 60000 messages, window 1000\n"
+    "  --quick            one round, 150000 messages, window 1000\n"
     "  --assert           PASS or MISS for each figure to reach; exit code 1 if one is missed\n"
     "  --out DIR          where latest.csv and latest.txt go                  (_build/bench)\n".
 
@@ -62,7 +62,7 @@ parse(["--schedulers", V | T], O) -> parse(T, O#{schedulers := positive(V)});
 parse(["--erl", V | T], O) -> parse(T, O#{erl := string:lexemes(V, " ")});
 parse(["--env", V | T], #{env := Env} = O) -> parse(T, O#{env := Env ++ [env(V)]});
 parse(["--prototype", V | T], O) -> parse(T, O#{prototype := filename:absname(V)});
-parse(["--quick" | T], O) -> parse(T, O#{rounds := 1, total := 60000, window_ms := 1000});
+parse(["--quick" | T], O) -> parse(T, O#{rounds := 1, total := 150000, window_ms := 1000});
 parse(["--assert" | T], O) -> parse(T, O#{assert := true});
 parse(["--out", V | T], O) -> parse(T, O#{out := V});
 parse([Other | _], _Options) -> throw("unknown option, or option without its value: " ++ Other).

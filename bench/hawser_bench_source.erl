@@ -63,7 +63,7 @@ run(Writers, Sink, Monitor, #{peer := Peer, busy := {Here, There}, epoch := Epoc
     ok = burn(Here),
     Start = hawser_bench_workload:now_us(Epoch),
     Sink ! {go, Start},
-    [Writer ! {go, Start} || Writer <- Writers],
+    _ = [Writer ! {go, Start} || Writer <- Writers],
     receive
         {Sink, Outcome} -> {ok, Outcome};
         {'DOWN', Monitor, process, Sink, Reason} -> {error, Reason}
@@ -85,18 +85,21 @@ writer(Path, Dest, Message, Count, {paced, Rate}, #{writers := Writers, epoch :=
 writer(Path, Dest, Message, Count, _Pace, _Spec, _I) ->
     spawn_link(fun() ->
         receive
+            {go, _Start} when Count =:= infinity -> endless(Path, Dest, {x, Message});
             {go, _Start} -> flood(Path, Dest, {x, Message}, Count)
         end
     end).
 
 flood(_Path, _Dest, _Message, 0) ->
     ok;
-flood(Path, Dest, Message, infinity) ->
-    Path:send(Dest, Message),
-    flood(Path, Dest, Message, infinity);
 flood(Path, Dest, Message, Left) ->
     Path:send(Dest, Message),
     flood(Path, Dest, Message, Left - 1).
+
+-spec endless(module(), pid(), term()) -> no_return().
+endless(Path, Dest, Message) ->
+    Path:send(Dest, Message),
+    endless(Path, Dest, Message).
 
 %% Sends all that is due, then sleeps: with fewer writers than the rate has milliseconds, several messages at a time.
 paced(_Path, _Dest, _Message, _Epoch, _Due, _Period, 0) ->
