@@ -1,0 +1,425 @@
+%% Owner of everything with one remote node: asks it for a session or answers
+%% its wish, opens the session, beats its heart, and ends it. Started by
+%% hawser_directory through hawser_peer_sup; ends itself when the node is gone
+%% and no session is left. Never connects distribution, except for an await.
+%%
+%%   absent      no session; waiting for the node to move
+%%   connecting  an await asked for it: distribution is being connected
+%%   announcing  asking the node to invite us
+%%   inviting    asking the node for its address and a secret
+%%   dialing     our sockets are being made and authenticated
+%%   invited     the node has address and secret; waiting for its sockets
+%%   up          the session is live
+%%   draining    orderly end: what is queued goes out, each side says it is done
+%%   closing     broken: what has arrived is still delivered, for a moment
+%%   backoff     a pause before the next attempt
+%%   held        ended on purpose: an await, a nodeup or the node's wish ends it
+%%
+%% The node with the smaller name invites and dials. After two failures it asks
+%% the other to, which then tries once.
+-module(hawser_peer).
+-behaviour(gen_statem).
+
+-export([start_link/3, tell/2]).
+-export([init/1, callback_mode/0, terminate/3]).
+-export([absent/3, connecting/3, announcing/3, inviting/3, dialing/3, invited/3]).
+-export([up/3, draining/3, closing/3, backoff/3, held/3]).
+
+-export_type([message/0]).
+
+%% From hawser_directory.
+-type message() ::
+    {invite, hawser_invitation:from(), hawser_invitation:wish()}
+    | {your_turn, hawser_invitation:party()}
+    | {await, gen_server:from(), TimeoutMs :: non_neg_integer()}
+    | {disconnect, gen_server:from()}
+    | {nodeup, visible | hidden}
+    | nodedown
+    | {stop, Reason :: atom(), LimitMs :: non_neg_integer()}
+    | {cut, Reason :: atom()}.
+
+-record(peer, {
+    node :: node(),
+    local :: hawser_invitation:party(),
+    connected :: none | visible | hidden,
+    %% The last party that the node was known to be.
+    remote = none :: none | hawser_invitation:party(),
+    attempt = none :: none | hawser_attempt:attempt(),
+    connector = none :: none | pid(),
+    live = none :: none | hawser_session:live(),
+    %% Failures in a row, and those since the other side was asked to dial.
+    attempts = 0 :: non_neg_integer(),
+    failures = 0 :: non_neg_integer(),
+    %% The other side asked us to dial, whatever the names say.
+    turn = false :: boolean(),
+    waiting = [] :: [gen_server:from()],
+    %% Of the session that ends: who asked, why, and what comes after it.
+    leaving = [] :: [gen_server:from()],
+    reason = none :: term(),
+    next = retry :: absent | retry | held | stop,
+    %% Why the last attempt failed or the last session ended.
+    last = none :: term()
+}).
+
+-define(CLOSING_MS, 1000).
+-define(GRACE_MS, 1000).
+%% A session that lived this long was a success: the next attempt is at once.
+-define(SETTLED_MS, 5000).
+-define(BACKOFF_FIRST_MS, 100).
+-define(BACKOFF_MOST_MS, 10000).
+-define(FAILURES, 2).
+
+-define(IS_ATTEMPT(State),
+    State =:= announcing; State =:= inviting; State =:= dialing; State =:= invited).
+
+-spec start_link(node(), hawser_invitation:party(), none | visible | hidden) -> 
+    {ok, pid()} | {error, term()} | ignore.
+start_link(Node, Local, Connected) ->
+    gen_statem:start_link(?MODULE, {Node, Local, Connected}, []).
+
+-spec tell(pid(), message()) -> ok.
+tell(Pid, Message) ->
+    gen_statem:cast(Pid, Message).
+
+-spec callback_mode() -> state_functions.
+callback_mode() ->
+    state_functions.
+
+-spec init({node(), hawser_invitation:party(), none | visible | hidden}) -> {ok, absent, #peer{}}.
+init({Node, Local, Connected}) ->
+    process_flag(trap_exit, true),
+    process_flag(priority, high),
+    {next_state, absent, Data} =
+        enter(absent, #peer{node = Node, local = Local, connected = Connected}),
+    {ok, absent, Data}.
+
+%% ---- without a session ----
+
+absent(state_timeout, patience, Data) -> pursue(Data);
+absent(Type, Event, Data) -> unbound(Type, Event, absent, Data).
+
+backoff(state_timeout, again, Data) -> pursue(Data);
+backoff(Type, Event, Data) -> unbound(Type, Event, backoff, Data).
+
+held(Type, Event, Data) -> unbound(Type, Event, held, Data).
+
+announcing(Type, Event, Data) -> unbound(Type, Event, announcing, Data).
+
+%% The request may have met a hawser that has ended since; one that announces
+%% itself meanwhile is looked at when the answer, or none, is there.
+inviting(cast, {your_turn, _}, _) -> {keep_state_and_data, postpone};
+inviting(Type, Event, Data) -> unbound(Type, Event, inviting, Data).
+
+dialing(Type, Event, Data) -> unbound(Type, Event, dialing, Data).
+
+invited(Type, Event, Data) -> unbound(Type, Event, invited, Data).
+
+%% The nodeup follows when the connector succeeds.
+connecting(info, {'EXIT', Pid, Result}, #peer{connector = Pid} = Data) ->
+    case Result of
+        {connected, true} -> {keep_state, Data#peer{connector = none}};
+        _ -> gone(Data#peer{connector = none})
+    end;
+connecting({timeout, {await, From}}, late, Data) ->
+    case late(From, Data) of
+        #peer{waiting = []} = Nobody -> gone(Nobody);
+        Some -> {keep_state, Some}
+    end;
+connecting(Type, Event, Data) ->
+    unbound(Type, Event, connecting, Data).
+
+%% What means the same in every state without a session.
+unbound(info, Message, State, #peer{attempt = Attempt} = Data) when ?IS_ATTEMPT(State) ->
+    judged(hawser_attempt:heard(Message, Attempt), Data);
+unbound(state_timeout, late, State, #peer{attempt = Attempt} = Data) when ?IS_ATTEMPT(State) ->
+    judged(hawser_attempt:late(Attempt), given_up(Data));
+unbound(cast, {invite, From, Wish}, State, Data) ->
+    case (State =:= inviting orelse State =:= dialing) andalso is_smaller(Data) of
+        true -> hawser_invitation:reply(From, {error, dialing}), keep_state_and_data;
+        false -> accept(From, Wish, given_up(Data))
+    end;
+unbound(cast, {your_turn, Party}, State, #peer{remote = Party})
+  when State =:= dialing; State =:= invited; State =:= backoff ->
+    keep_state_and_data;
+unbound(cast, {your_turn, Party}, _, #peer{remote = Party} = Data) ->
+    pause((given_up(Data))#peer{turn = true});
+unbound(cast, {your_turn, Party}, _, Data) ->
+    pause((given_up(Data))#peer{remote = Party, attempts = 0, turn = true});
+unbound(cast, {nodeup, Type}, State, Data) ->
+    Up = Data#peer{connected = Type},
+    case State =:= absent orelse State =:= connecting orelse State =:= held of
+        true -> pursue(given_up(Up));
+        false -> {keep_state, Up}
+    end;
+unbound(cast, {await, From, Ms}, State, #peer{waiting = Waiting} = Data) ->
+    Waits = Data#peer{waiting = [From | Waiting]},
+    with_timer({{timeout, {await, From}}, Ms, late},
+        case State of
+            absent when Waits#peer.connected =:= none -> connect(Waits);
+            _ when State =:= absent; State =:= held; State =:= backoff -> pursue(Waits);
+            _ -> {next_state, State, Waits}
+        end);
+unbound({timeout, {await, From}}, late, _, Data) ->
+    {keep_state, late(From, Data)};
+unbound(cast, {disconnect, From}, _, Data) ->
+    gen_server:reply(From, ok),
+    enter(held, answer_waiting({error, noconnection}, given_up(Data)));
+unbound(cast, Gone, _, Data)
+  when Gone =:= nodedown; element(1, Gone) =:= stop; element(1, Gone) =:= cut ->
+    gone(Data);
+unbound(_, _, _, _) ->
+    keep_state_and_data.
+
+with_timer(Timer, {next_state, State, Data}) -> {next_state, State, Data, [Timer]};
+with_timer(Timer, {next_state, State, Data, Actions}) -> {next_state, State, Data, [Timer | Actions]};
+with_timer(_, {stop, _, _} = Stop) -> Stop.
+
+%% ---- towards a session ----
+
+pursue(#peer{turn = Turn} = Data) ->
+    case Turn orelse is_smaller(Data) of
+        true -> begun(inviting, hawser_attempt:invite(place(Data)), Data);
+        false -> begun(announcing, hawser_attempt:announce(place(Data)), Data)
+    end.
+
+begun(State, {ok, Attempt}, Data) ->
+    enter(State, Data#peer{attempt = Attempt}, connect_timeout_ms(), late);
+begun(_, {error, busy}, #peer{attempts = Attempts} = Data) ->
+    pause(Data#peer{attempts = Attempts + 1, last = distribution_busy});
+begun(_, {error, noconnection}, Data) ->
+    judged({refused, noconnection}, Data).
+
+accept(From, Wish, #peer{} = Data) ->
+    ValidMs = 2 * connect_timeout_ms(),
+    case hawser_attempt:accept({From, Wish}, place(Data), ValidMs) of
+        {ok, Attempt} -> enter(invited, with_attempt(Attempt, Data), ValidMs + ?GRACE_MS, late);
+        {error, Reason} -> enter(absent, Data#peer{last = Reason})
+    end.
+
+judged(other, _) ->
+    keep_state_and_data;
+judged({dialing, Attempt}, Data) ->
+    enter(dialing, with_attempt(Attempt, Data), connect_timeout_ms() + ?GRACE_MS, late);
+judged({established, Remote, Terms, Sockets}, Data) ->
+    open(Remote, Terms, Sockets, Data#peer{attempt = none});
+judged({failed, Reason}, Data) ->
+    failed(Reason, Data#peer{attempt = none});
+judged(announced, Data) ->
+    enter(absent, Data#peer{attempt = none}, patience_ms(), patience);
+judged({refused, dialing}, Data) ->
+    enter(absent, Data#peer{attempt = none, turn = false, last = dialing}, patience_ms(), patience);
+judged({refused, Refusal}, Data) ->
+    Refused = Data#peer{attempt = none, turn = false, last = Refusal},
+    enter(absent, answer_waiting({error, Refusal}, Refused)).
+
+open(Remote, #{shards := Shards} = Terms, Sockets, #peer{node = Node} = Data) ->
+    case hawser_session:open(Remote, Terms, {Node, Sockets}) of
+        {ok, Live} ->
+            hawser_report:session_up(Node, Shards),
+            Up = answer_waiting(ok, Data#peer{live = Live, failures = 0, turn = false}),
+            with_timer(heartbeat(Up), enter(up, Up));
+        {error, Reason} ->
+            failed(Reason, Data)
+    end.
+
+%% The dialer pauses and tries again, and now and then lets the other side try;
+%% the other side tells when it could not.
+failed(Reason, #peer{node = Node, attempts = Attempts, failures = Failures} = Data) ->
+    Failed = Data#peer{attempts = Attempts + 1, failures = Failures + 1, last = Reason, turn = false},
+    hawser_report:attempt_failed(Node, Attempts + 1, Reason),
+    case is_smaller(Data) andalso Failures + 1 < ?FAILURES of
+        true -> pause(Failed);
+        false -> begun(announcing, hawser_attempt:announce(place(Failed)), Failed#peer{failures = 0})
+    end.
+
+pause(#peer{attempts = 0} = Data) ->
+    pursue(Data);
+pause(#peer{attempts = Attempts} = Data) ->
+    Full = min(?BACKOFF_FIRST_MS bsl min(Attempts - 1, 16), ?BACKOFF_MOST_MS),
+    enter(backoff, Data, Full div 2 + rand:uniform(Full div 2), again).
+
+%% A process of its own connects distribution, no longer than somebody waits.
+connect(#peer{node = Node} = Data) ->
+    case application:get_env(kernel, dist_auto_connect) of
+        {ok, never} ->
+            gone(Data);
+        _ ->
+            Connector = spawn_link(fun() -> exit({connected, net_kernel:connect_node(Node)}) end),
+            enter(connecting, Data#peer{connector = Connector})
+    end.
+
+given_up(#peer{attempt = Attempt, connector = Connector} = Data) ->
+    _ = [hawser_attempt:abandon(Attempt) || Attempt =/= none],
+    _ = [exit(Connector, kill) || Connector =/= none],
+    Data#peer{attempt = none, connector = none}.
+
+gone(Data) ->
+    {stop, normal, answer_waiting({error, noconnection}, given_up(Data))}.
+
+%% ---- with a session ----
+
+up({timeout, heartbeat}, tick, #peer{live = Live} = Data) ->
+    case hawser_session:tick(Live) of
+        ok -> {keep_state_and_data, [heartbeat(Data)]};
+        {dead, Silence} -> ended(Data#peer{reason = {silent, Silence}, next = retry})
+    end;
+up(cast, {invite, _, _}, Data) ->
+    postponing(break(peer_redialed, absent, Data));
+up(cast, {your_turn, Party}, #peer{remote = Party}) ->
+    keep_state_and_data;
+up(cast, {your_turn, Party}, Data) ->
+    break(peer_restarted, retry, Data#peer{remote = Party});
+up(cast, {await, From, _}, _) ->
+    gen_server:reply(From, ok),
+    keep_state_and_data;
+up(cast, {disconnect, From}, Data) ->
+    drain(disconnected, held, hawser_config:get(drain_timeout_ms), Data#peer{leaving = [From]});
+up(cast, {stop, Reason, LimitMs}, Data) ->
+    drain(Reason, stop, LimitMs, Data);
+up(Type, Event, Data) ->
+    bound(Type, Event, up, Data).
+
+draining({timeout, heartbeat}, tick, #peer{live = Live} = Data) ->
+    _ = hawser_session:tick(Live),
+    {keep_state_and_data, [heartbeat(Data)]};
+draining(state_timeout, late, #peer{reason = Reason} = Data) ->
+    ended(Data#peer{reason = {Reason, not_drained}});
+draining(cast, {invite, _, _}, #peer{reason = Reason} = Data) ->
+    postponing(break(Reason, absent, Data));
+draining(cast, {stop, Reason, LimitMs}, Data) ->
+    {keep_state, Data#peer{reason = Reason, next = stop}, [{state_timeout, LimitMs, late}]};
+draining(Type, Event, Data) ->
+    bound(Type, Event, draining, Data).
+
+closing(state_timeout, late, Data) ->
+    ended(Data);
+closing(cast, {invite, _, _}, #peer{next = Next} = Data) ->
+    {keep_state, Data#peer{next = case Next of stop -> stop; _ -> absent end}, [postpone]};
+closing(cast, {stop, _, _}, Data) ->
+    {keep_state, Data#peer{next = stop}};
+closing(Type, Event, Data) ->
+    bound(Type, Event, closing, Data).
+
+%% What means the same in every state with a session.
+bound(info, Message, State, #peer{live = Live} = Data) ->
+    case hawser_session:heard(Message, Live) of
+        other -> keep_state_and_data;
+        {Event, Changed} -> session(Event, State, Data#peer{live = Changed})
+    end;
+bound(cast, {nodeup, Type}, _, Data) ->
+    {keep_state, Data#peer{connected = Type}};
+bound(cast, nodedown, _, Data) ->
+    {keep_state, Data#peer{connected = none}};
+bound(cast, {cut, Reason}, _, Data) ->
+    ended(Data#peer{reason = Reason, next = stop});
+bound(cast, {disconnect, From}, _, #peer{leaving = Leaving, next = Next} = Data) ->
+    {keep_state, Data#peer{leaving = [From | Leaving], next = case Next of stop -> stop; _ -> held end}};
+bound(cast, _, _, _) ->
+    {keep_state_and_data, [postpone]};
+bound(_, _, _, _) ->
+    keep_state_and_data.
+
+session({died, Who}, _, Data) ->
+    ended(Data#peer{reason = {died, Who}, next = after_break(Data)});
+session({malformed, What}, _, Data) ->
+    ended(Data#peer{reason = {malformed, What}, next = after_break(Data)});
+session({lost, What}, up, Data) ->
+    break({lost, What}, retry, Data);
+session({lost, _}, draining, #peer{reason = Reason, next = Next} = Data) ->
+    break(Reason, Next, Data);
+session(closed, up, Data) ->
+    drain(peer_closed, held, hawser_config:get(drain_timeout_ms), Data);
+session(_, draining, #peer{live = Live} = Data) ->
+    case hawser_session:all_done(Live) of true -> ended(Data); false -> {keep_state, Data} end;
+session(_, closing, #peer{live = Live} = Data) ->
+    case hawser_session:all_read(Live) of true -> ended(Data); false -> {keep_state, Data} end;
+session(_, up, Data) ->
+    {keep_state, Data}.
+
+%% An end that was wanted stays wanted when it does not go smoothly.
+after_break(#peer{reason = none}) -> retry;
+after_break(#peer{next = Next}) -> Next.
+
+drain(Reason, Next, LimitMs, #peer{live = Live} = Data) ->
+    ok = hawser_session:withdraw(Live),
+    ok = hawser_session:finish(Live),
+    enter(draining, Data#peer{reason = Reason, next = Next}, LimitMs, late).
+
+break(Reason, Next, #peer{live = Live} = Data) ->
+    ok = hawser_session:withdraw(Live),
+    Broken = Data#peer{reason = Reason, next = Next},
+    case hawser_session:all_read(Live) of
+        true -> ended(Broken);
+        false -> enter(closing, Broken, ?CLOSING_MS, late)
+    end.
+
+postponing({next_state, State, Data, Actions}) -> {next_state, State, Data, [postpone | Actions]};
+postponing({next_state, State, Data}) -> {next_state, State, Data, [postpone]};
+postponing({stop, _, _} = Stop) -> Stop.
+
+ended(#peer{node = Node, live = Live, reason = Reason, leaving = Leaving, attempts = Attempts} = Data) ->
+    Counts = hawser_session:close(Live),
+    hawser_report:session_ended(Node, Reason, Counts),
+    lists:foreach(fun(From) -> gen_server:reply(From, ok) end, Leaving),
+    Tried = case hawser_session:age_ms(Live) >= ?SETTLED_MS of true -> 0; false -> Attempts + 1 end,
+    Data1 = Data#peer{live = none, leaving = [], reason = none, last = Reason, attempts = Tried},
+    after_session(Data#peer.next, Data1).
+
+after_session(stop, Data) -> gone(Data);
+after_session(_, #peer{connected = none} = Data) -> gone(Data);
+after_session(held, Data) -> enter(held, Data#peer{attempts = 0});
+after_session(absent, Data) -> enter(absent, Data);
+after_session(retry, Data) ->
+    case is_smaller(Data) of
+        true -> pause(Data);
+        false -> enter(absent, Data, patience_ms(), patience)
+    end.
+
+-spec terminate(term(), atom(), #peer{}) -> ok.
+terminate(_, _, #peer{node = Node, live = Live, reason = Reason}) when Live =/= none ->
+    hawser_report:session_ended(Node, case Reason of none -> stopped; _ -> Reason end, hawser_session:close(Live));
+terminate(_, _, Data) ->
+    _ = given_up(Data),
+    ok.
+
+%% ---- small things ----
+
+enter(State, #peer{node = Node, live = Live} = Data) ->
+    Session = case Live of none -> none; _ -> hawser_session:handle(Live) end,
+    ok = hawser_directory:note(Node, State, Session, details(Data)),
+    {next_state, State, Data}.
+
+enter(State, Data, LimitMs, Content) ->
+    {next_state, State, Entered} = enter(State, Data),
+    {next_state, State, Entered, [{state_timeout, LimitMs, Content}]}.
+
+details(#peer{attempts = Attempts, last = Last, connected = Connected}) ->
+    #{attempts => Attempts, last => Last, connected => Connected}.
+
+place(#peer{node = Node, connected = Connected, local = Local}) ->
+    {Node, Connected, Local}.
+
+with_attempt(Attempt, Data) ->
+    Data#peer{attempt = Attempt, remote = hawser_attempt:remote(Attempt)}.
+
+is_smaller(#peer{node = Node, local = {Name, _, _}}) ->
+    Name < atom_to_binary(Node).
+
+answer_waiting(Answer, #peer{waiting = Waiting} = Data) ->
+    lists:foreach(fun(From) -> gen_server:reply(From, Answer) end, Waiting),
+    Data#peer{waiting = []}.
+
+late(From, #peer{waiting = Waiting} = Data) ->
+    _ = [gen_server:reply(From, {error, timeout}) || lists:member(From, Waiting)],
+    Data#peer{waiting = lists:delete(From, Waiting)}.
+
+heartbeat(#peer{live = Live}) ->
+    #{heartbeat_interval_ms := Interval} = hawser_session:terms(Live),
+    {{timeout, heartbeat}, Interval, tick}.
+
+%% How long the other side may take to dial before it is asked (again).
+patience_ms() ->
+    4 * connect_timeout_ms().
+
+connect_timeout_ms() ->
+    hawser_config:get(connect_timeout_ms).

@@ -1,0 +1,160 @@
+%% The live part of a peer: a native session with one flusher and one reader
+%% process per shard, and what those have reported so far. Plain functions,
+%% called by hawser_peer, which owns the processes (linked) and traps exits.
+%% Never decides what follows from a report.
+-module(hawser_session).
+
+-export([open/3, heard/2, tick/1, withdraw/1, finish/1, all_read/1, all_done/1, close/1]).
+-export([handle/1, terms/1, age_ms/1]).
+
+-export_type([live/0, event/0]).
+
+-record(live, {
+    session :: hawser_nif:session(),
+    shards :: [hawser_nif:shard()],
+    terms :: hawser_invitation:terms(),
+    flushers :: #{pid() => Index :: non_neg_integer()},
+    readers :: #{pid() => Index :: non_neg_integer()},
+    %% Indexes of the readers that may still deliver, of the flushers that may still write.
+    reading :: [non_neg_integer()],
+    writing :: [non_neg_integer()],
+    since :: integer()
+}).
+
+-opaque live() :: #live{}.
+
+%% closed: the peer has sent its last record on this shard. finished: ours is
+%% written. lost: a socket broke. died: one of our own processes.
+-type event() ::
+    closed
+    | finished
+    | {lost, {Index :: non_neg_integer(), Why :: term()}}
+    | {malformed, {Index :: non_neg_integer(), What :: binary()}}
+    | {died, {flusher | reader, Index :: non_neg_integer(), Why :: term()}}.
+
+-define(EXIT_MS, 1000).
+
+%% Opens the session over authenticated sockets (one per shard, in order) and
+%% installs the route to Node when everything runs.
+-spec open(hawser_invitation:party(), hawser_invitation:terms(), {node(), [reference()]}) ->
+    {ok, live()} | {error, term()}.
+open({_, Creation, _}, Terms, {Node, Sockets}) ->
+    case hawser_nif:session_open(Node, Creation, Sockets, limits(Terms)) of
+        {ok, Session, Shards} ->
+            Indexed = lists:zip(lists:seq(0, length(Shards) - 1), Shards),
+            Flushers = maps:from_list([{start_flusher(Shard, I), I} || {I, Shard} <- Indexed]),
+            Readers = maps:from_list([{start_reader(Shard, I), I} || {I, Shard} <- Indexed]),
+            Indexes = [I || {I, _} <- Indexed],
+            ok = hawser_nif:session_up(Session),
+            {ok, #live{session = Session, shards = Shards, terms = Terms, flushers = Flushers,
+                       readers = Readers, reading = Indexes, writing = Indexes, since = now_ms()}};
+        {error, Reason} ->
+            {error, Reason}
+    end.
+
+limits(Terms) ->
+    Agreed = maps:with([max_message_bytes, max_unacked_bytes, ack_every_bytes, max_dictionary_atoms], Terms),
+    Agreed#{max_queue_bytes => hawser_config:get(max_queue_bytes)}.
+
+start_flusher(Shard, Index) ->
+    {ok, Pid} = hawser_flusher:start_link(Shard, Index),
+    ok = hawser_nif:shard_bind(Shard, flusher, Pid),
+    Pid.
+
+start_reader(Shard, Index) ->
+    {ok, Pid} = hawser_reader:start_link(Shard, Index, self()),
+    ok = hawser_nif:shard_bind(Shard, reader, Pid),
+    Pid.
+
+%% Takes down what a message to the owner says about the session.
+-spec heard(term(), live()) -> {event(), live()} | other.
+heard({hawser_reader, Index, closed}, Live) ->
+    {closed, read(Index, Live)};
+heard({hawser_reader, Index, {lost, Why}}, Live) ->
+    {{lost, {Index, Why}}, read(Index, Live)};
+heard({hawser_reader, Index, {malformed, What}}, Live) ->
+    {{malformed, {Index, What}}, read(Index, Live)};
+heard({hawser_flusher, Index, finished}, Live) ->
+    {finished, written(Index, Live)};
+heard({hawser_flusher, Index, {lost, Why}}, Live) ->
+    {{lost, {Index, Why}}, written(Index, Live)};
+heard({'EXIT', Pid, Why}, Live) ->
+    died(Pid, Why, Live);
+heard(_, _) ->
+    other.
+
+read(Index, #live{reading = Reading} = Live) ->
+    Live#live{reading = lists:delete(Index, Reading)}.
+
+written(Index, #live{writing = Writing} = Live) ->
+    Live#live{writing = lists:delete(Index, Writing)}.
+
+died(Pid, Why, #live{flushers = Flushers, readers = Readers} = Live) ->
+    case {Flushers, Readers} of
+        {#{Pid := Index}, _} ->
+            {{died, {flusher, Index, Why}}, written(Index, Live#live{flushers = maps:remove(Pid, Flushers)})};
+        {_, #{Pid := Index}} ->
+            {{died, {reader, Index, Why}}, read(Index, Live#live{readers = maps:remove(Pid, Readers)})};
+        _ ->
+            other
+    end.
+
+%% Heartbeat: to be called once per agreed interval.
+-spec tick(live()) -> ok | {dead, {Index :: non_neg_integer(), SilentMs :: non_neg_integer()}}.
+tick(#live{session = Session, terms = #{heartbeat_interval_ms := Interval}}) ->
+    case hawser_nif:session_tick(Session, now_ms(), Interval) of
+        ok -> ok;
+        {dead, Index, SilentMs} -> {dead, {Index, SilentMs}}
+    end.
+
+%% No new message takes this way; what is queued still goes out.
+-spec withdraw(live()) -> ok.
+withdraw(#live{session = Session}) ->
+    hawser_nif:session_down(Session).
+
+%% Asks every flusher to write a last record after all that is queued.
+-spec finish(live()) -> ok.
+finish(#live{shards = Shards}) ->
+    lists:foreach(fun(Shard) -> ok = hawser_nif:shard_finish(Shard) end, Shards).
+
+%% Everything that the peer sent and that arrived is delivered.
+-spec all_read(live()) -> boolean().
+all_read(#live{reading = Reading}) ->
+    Reading =:= [].
+
+%% The same, and everything of ours is written.
+-spec all_done(live()) -> boolean().
+all_done(#live{reading = Reading, writing = Writing}) ->
+    Reading =:= [] andalso Writing =:= [].
+
+%% Closes the sockets and ends the processes; answers the session's last counts.
+-spec close(live()) -> map().
+close(#live{session = Session, flushers = Flushers, readers = Readers}) ->
+    ok = hawser_nif:session_close(Session),
+    lists:foreach(fun end_process/1, maps:keys(Flushers) ++ maps:keys(Readers)),
+    hawser_nif:session_info(Session).
+
+end_process(Pid) ->
+    exit(Pid, shutdown),
+    receive
+        {'EXIT', Pid, _} -> ok
+    after ?EXIT_MS ->
+        exit(Pid, kill),
+        receive {'EXIT', Pid, _} -> ok end
+    end.
+
+%% What session_info and the directory need.
+-spec handle(live()) -> hawser_nif:session().
+handle(#live{session = Session}) ->
+    Session.
+
+-spec terms(live()) -> hawser_invitation:terms().
+terms(#live{terms = Terms}) ->
+    Terms.
+
+-spec age_ms(live()) -> non_neg_integer().
+age_ms(#live{since = Since}) ->
+    now_ms() - Since.
+
+now_ms() ->
+    erlang:monotonic_time(millisecond).
