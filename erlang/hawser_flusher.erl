@@ -1,0 +1,89 @@
+%% @private
+%% @doc Writes one shard's queue into its socket, for the life of the session.
+%%
+%% Woken by one word from the push that finds the queue empty (and by the VM when the socket takes bytes again). Keeps
+%% the callers that wait for room, in the order they came, and wakes as many as there is room for. It never reads the
+%% socket, never decides about the session, and never waits for anybody: what it finds it tells the session's owner.
+-module(hawser_flusher).
+
+-export([start_link/2]).
+-export([init/3]).
+
+%% Bytes of room for which one waiting caller is woken, and how many at once at the most.
+-define(ROOM_PER_CALLER, 8192).
+-define(CALLERS_AT_ONCE, 64).
+
+-record(state, {
+    shard :: hawser_nif:shard(),
+    index :: non_neg_integer(),
+    owner :: pid(),
+    %% Told the owner that the shard is finished or lost.
+    told = false :: boolean(),
+    waiting = queue:new() :: queue:queue(reference())
+}).
+
+-spec start_link(hawser_nif:shard(), Index :: non_neg_integer()) -> {ok, pid()}.
+start_link(Shard, Index) ->
+    Pid = spawn_opt(?MODULE, init, [Shard, Index, self()], [
+        link, {priority, normal}, {message_queue_data, off_heap}, {fullsweep_after, 10}
+    ]),
+    {ok, Pid}.
+
+-spec init(hawser_nif:shard(), non_neg_integer(), Owner :: pid()) -> no_return().
+init(Shard, Index, Owner) ->
+    loop(#state{shard = Shard, index = Index, owner = Owner}).
+
+loop(State) ->
+    receive
+        hawser_flush ->
+            flush(State);
+        {wait, Alias, Place} when is_reference(Alias) ->
+            Waiting = enqueue(Alias, Place, State#state.waiting),
+            loop(wake(State#state{waiting = Waiting}))
+    end.
+
+%% A caller that was woken and found no room keeps its place in front.
+enqueue(Alias, last, Waiting) -> queue:in(Alias, Waiting);
+enqueue(Alias, first, Waiting) -> queue:in_r(Alias, Waiting).
+
+flush(#state{shard = Shard} = State0) ->
+    case hawser_nif:flush(Shard) of
+        idle ->
+            loop(wake(State0));
+        more ->
+            State = wake(State0),
+            erlang:yield(),
+            flush(State);
+        wait ->
+            loop(wake(State0));
+        finished ->
+            loop(tell(finished, State0));
+        {lost, _} = Lost ->
+            loop(tell(Lost, State0))
+    end.
+
+tell(_What, #state{told = true} = State) ->
+    State;
+tell(What, #state{owner = Owner, index = Index} = State) ->
+    Owner ! {?MODULE, Index, What},
+    State#state{told = true}.
+
+wake(#state{waiting = Waiting} = State) ->
+    case queue:is_empty(Waiting) of
+        true ->
+            State;
+        false ->
+            Callers = min(hawser_nif:shard_room(State#state.shard) div ?ROOM_PER_CALLER, ?CALLERS_AT_ONCE),
+            State#state{waiting = wake(Callers, Waiting)}
+    end.
+
+wake(0, Waiting) ->
+    Waiting;
+wake(Callers, Waiting0) ->
+    case queue:out(Waiting0) of
+        {{value, Alias}, Waiting} ->
+            Alias ! {Alias, room},
+            wake(Callers - 1, Waiting);
+        {empty, Waiting} ->
+            Waiting
+    end.

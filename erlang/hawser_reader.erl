@@ -1,0 +1,69 @@
+%% @private
+%% @doc Takes one shard's messages out of its socket and delivers them, for the life of the session.
+%%
+%% The NIF reads, decodes and sorts out what has no receiver here; what it returns goes to processes of this
+%% incarnation with `!'. Coming back for more is the receipt for what was delivered. The process raises for nothing
+%% that a peer sends and waits for nobody; how the shard ended it tells the session's owner, once.
+-module(hawser_reader).
+
+-export([start_link/3]).
+-export([init/3, resume/3]).
+
+%% How often an empty socket is looked at again, others having had their turn, before the VM is asked to watch it.
+-define(LOOKS, 3).
+
+-spec start_link(hawser_nif:shard(), Index :: non_neg_integer(), Owner :: pid()) -> {ok, pid()}.
+start_link(Shard, Index, Owner) ->
+    Pid = spawn_opt(?MODULE, init, [Shard, Index, Owner], [
+        link, {priority, normal}, {min_heap_size, 100000}, {fullsweep_after, 100}, {message_queue_data, off_heap}
+    ]),
+    {ok, Pid}.
+
+-spec init(hawser_nif:shard(), non_neg_integer(), pid()) -> no_return().
+init(Shard, Index, Owner) ->
+    receive
+        hawser_recv -> loop(Shard, {Index, Owner}, ?LOOKS)
+    end.
+
+-spec resume(hawser_nif:shard(), {non_neg_integer(), pid()}, term()) -> no_return().
+resume(Shard, Whose, Looks) ->
+    loop(Shard, Whose, Looks).
+
+loop(Shard, Whose, Looks) ->
+    case hawser_nif:recv(Shard, Looks =:= 0) of
+        again ->
+            erlang:yield(),
+            loop(Shard, Whose, Looks - 1);
+        wait ->
+            receive
+                hawser_recv -> loop(Shard, Whose, ?LOOKS)
+            end;
+        Messages when is_list(Messages) ->
+            case deliver(Messages) of
+                ok -> loop(Shard, Whose, ?LOOKS);
+                Malformed -> finish(Malformed, Whose)
+            end;
+        End ->
+            finish(End, Whose)
+    end.
+
+deliver([[To | Message] | Rest]) ->
+    To ! Message,
+    deliver(Rest);
+deliver([{To, Plain} | Rest]) ->
+    try binary_to_term(Plain) of
+        Message ->
+            To ! Message,
+            deliver(Rest)
+    catch
+        error:badarg -> {malformed, <<"a plain term that the VM does not take">>}
+    end;
+deliver([]) ->
+    ok.
+
+%% The owner ends this process when it has heard all of the session's readers.
+finish(End, {Index, Owner}) ->
+    Owner ! {?MODULE, Index, End},
+    receive
+        {?MODULE, stop} -> exit(normal)
+    end.

@@ -1,0 +1,210 @@
+//! The flusher's side: what is queued becomes numbered batches in the socket, as many bytes as it takes at once.
+
+use crate::atoms;
+use crate::session_nifs::ShardRef;
+use crate::shard::{Outgoing, Shard};
+use crate::vm::{Immediate, Vm};
+use crate::wall;
+use bytes::Bytes;
+use hawser_core::wire::{self, BatchHead, CloseReason};
+use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
+use std::io::{ErrorKind, IoSlice, Write};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// Bytes written in one call of the NIF, then other processes have their turn.
+const WRITE_AT_MOST: usize = 256 * 1024;
+/// Pieces given to one system call.
+const PIECES: usize = 64;
+
+static START: once_cell::sync::Lazy<Instant> = once_cell::sync::Lazy::new(Instant::now);
+
+/// Monotonic milliseconds since the library was loaded.
+fn now_ms() -> u64 {
+    START.elapsed().as_millis() as u64
+}
+
+/// What the flusher process does next.
+enum Next {
+    /// Wait for the next kick.
+    Idle,
+    /// Call again.
+    More,
+    /// Wait until the socket takes bytes; the VM sends `flush` then.
+    Wait,
+    /// The close record is written.
+    Finished,
+    Lost(std::io::Error),
+}
+
+/// Writes what is queued.
+///
+/// `idle`, `more` (call again), `wait` (a `flush` comes when the socket takes bytes), `finished` (after
+/// `shard_finish/1`), `{lost, Reason}`.
+#[rustler::nif]
+fn flush(env: Env<'_>, shard: ResourceArc<ShardRef>) -> NifResult<Term<'_>> {
+    let vm = Vm::of(env);
+    let shard = &shard.0;
+    let Some(stream) = shard.stream() else {
+        return Ok((wall::lost(), wall::closed()).encode(env));
+    };
+    let (next, written) = write(shard, &stream);
+    if written > 0 {
+        vm.consume((written / 8192) as i32);
+    }
+    Ok(match next {
+        Next::Idle => wall::idle().encode(env),
+        Next::More => wall::more().encode(env),
+        Next::Finished => wall::finished().encode(env),
+        Next::Lost(error) => (wall::lost(), error.to_string()).encode(env),
+        Next::Wait => {
+            let flush = Immediate::of_atom(wall::flush());
+            if shard
+                .watched()
+                .is_some_and(|watched| watched.arm_write(vm, flush))
+            {
+                wall::wait().encode(env)
+            } else {
+                (wall::lost(), wall::closed()).encode(env)
+            }
+        }
+    })
+}
+
+fn write(shard: &Shard, mut stream: &TcpStream) -> (Next, usize) {
+    let mut outgoing = shard.outgoing.lock();
+    let mut written = 0;
+    loop {
+        if outgoing.pending.is_empty() && !next_record(shard, &mut outgoing) {
+            let next = if outgoing.finished {
+                Next::Finished
+            } else {
+                Next::Idle
+            };
+            return (next, written);
+        }
+        if written >= WRITE_AT_MOST {
+            return (Next::More, written);
+        }
+        let mut slices = [IoSlice::new(&[]); PIECES];
+        let mut count = 0;
+        let mut bytes = 0;
+        for (slice, piece) in slices.iter_mut().zip(&outgoing.pending) {
+            if bytes >= WRITE_AT_MOST {
+                break;
+            }
+            let piece = piece.get(..WRITE_AT_MOST.min(piece.len())).unwrap_or(piece);
+            *slice = IoSlice::new(piece);
+            bytes += piece.len();
+            count += 1;
+        }
+        shard.counters.writes.fetch_add(1, Ordering::Relaxed);
+        match stream.write_vectored(slices.get(..count).unwrap_or(&[])) {
+            Ok(0) => return (Next::Lost(ErrorKind::WriteZero.into()), written),
+            Ok(bytes) => {
+                written += bytes;
+                shard
+                    .counters
+                    .sent_bytes
+                    .fetch_add(bytes as u64, Ordering::Relaxed);
+                advance(&mut outgoing, bytes);
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return (Next::Wait, written),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (Next::Lost(error), written),
+        }
+    }
+}
+
+fn advance(outgoing: &mut Outgoing, mut bytes: usize) {
+    while bytes > 0 {
+        let Some(piece) = outgoing.pending.front_mut() else {
+            return;
+        };
+        if piece.len() > bytes {
+            bytes::Buf::advance(piece, bytes);
+            return;
+        }
+        bytes -= piece.len();
+        outgoing.pending.pop_front();
+    }
+}
+
+/// Makes the next record pending. False when there is nothing to send.
+fn next_record(shard: &Shard, outgoing: &mut Outgoing) -> bool {
+    if outgoing.finished {
+        return false;
+    }
+    release_acknowledged(shard, outgoing);
+    if outgoing.outbox.unacked_bytes() >= shard.limits.max_unacked_bytes {
+        let known = shard.acked.load(Ordering::SeqCst);
+        let still = || {
+            shard.acked.load(Ordering::SeqCst) == known && !shard.owes_tick.load(Ordering::SeqCst)
+        };
+        if shard.queue.stall(still) {
+            return false;
+        }
+        release_acknowledged(shard, outgoing);
+    } else {
+        let idle =
+            || !shard.owes_tick.load(Ordering::SeqCst) && !shard.finishing.load(Ordering::SeqCst);
+        if let Some(taken) = shard.queue.take(idle) {
+            batch(shard, outgoing, taken);
+            return true;
+        }
+    }
+    let ack = shard.taken.load(Ordering::SeqCst);
+    let mut record = Vec::new();
+    if shard.owes_tick.swap(false, Ordering::SeqCst) {
+        wire::write_tick(ack, &mut record);
+    } else if shard.finishing.load(Ordering::SeqCst) && shard.queue.bytes() == 0 {
+        wire::write_close(ack, CloseReason::Finished, "", &mut record);
+        outgoing.finished = true;
+    } else {
+        return outgoing.outbox.unacked_bytes() < shard.limits.max_unacked_bytes
+            && shard.queue.bytes() > 0
+            && next_record(shard, outgoing);
+    }
+    outgoing.pending.push_back(Bytes::from(record));
+    true
+}
+
+fn release_acknowledged(shard: &Shard, outgoing: &mut Outgoing) {
+    // The reader has checked that the peer does not acknowledge what was never sent.
+    let acked = shard
+        .acked
+        .load(Ordering::SeqCst)
+        .min(outgoing.outbox.newest());
+    let _ = outgoing.outbox.acknowledge(acked, drop);
+    let unacked = outgoing.outbox.unacked_bytes() as u64;
+    shard
+        .counters
+        .unacked_bytes
+        .store(unacked, Ordering::Relaxed);
+}
+
+fn batch(shard: &Shard, outgoing: &mut Outgoing, taken: crate::queue::Taken) {
+    let now_ms = now_ms();
+    let upto = taken.announce_upto;
+    let fresh = shard.queue.used_range(outgoing.announced, upto);
+    let mut announcements = Vec::new();
+    let announcement_count = atoms::announce(&fresh, &mut announcements);
+    outgoing.announced = outgoing.announced.max(upto);
+    let body = outgoing.outbox.number(taken.pieces, upto, now_ms);
+    let head = BatchHead {
+        ack: shard.taken.load(Ordering::SeqCst),
+        number: body.number,
+        age_ms: (now_ms - body.numbered_at_ms) as u32,
+        announcement_count,
+    };
+    let mut record = Vec::with_capacity(wire::BATCH_HEAD + announcements.len());
+    wire::write_batch_head(&head, &announcements, body.bytes, &mut record);
+    let pieces: Vec<Bytes> = body.pieces.clone();
+    outgoing.pending.push_back(Bytes::from(record));
+    outgoing.pending.extend(pieces);
+    // The batch carries the acknowledgement and is a sign of life.
+    shard.owes_tick.store(false, Ordering::SeqCst);
+    shard.newest.store(head.number, Ordering::SeqCst);
+    shard.counters.sent_batches.fetch_add(1, Ordering::Relaxed);
+}

@@ -1,0 +1,426 @@
+//! The reader's side: bytes of the socket become messages for processes, in the environment of the reader process.
+//!
+//! One call reads once or a few times, decodes up to its budget and returns. What a call returned counts as
+//! delivered when the reader calls again; only then may its batches be acknowledged. A destination that is no process
+//! of this incarnation of this node is counted and dropped here and never reaches `erlang:send`.
+
+use crate::decode::{self, Decoder};
+use crate::scratch::{self, READ_BYTES, Scratch};
+use crate::session::Session;
+use crate::session_nifs::ShardRef;
+use crate::shard::{End, Incoming, Shard};
+use crate::vm::term::LargeBinary;
+use crate::vm::{Immediate, Kind, Vm, Word};
+use crate::wall;
+use hawser_core::receive::{Destination, Frame, Item, Name, Step};
+use hawser_core::{etf, wire};
+use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::sync::atomic::Ordering;
+
+/// Bytes of frames decoded in one call; a slice of this much takes well below a millisecond.
+const DECODE_AT_MOST: usize = 48 * 1024;
+/// Reads in one call that bring no message (ticks, parts of something long) before others have their turn.
+const READS_AT_MOST: usize = 4;
+
+/// Reads and decodes.
+///
+/// A list of `[To | Message]` and `{To, Plain}` (`Plain` for `binary_to_term/1`); `again` (nothing there, `Arm` false);
+/// `wait` (nothing there; `recv` comes when there is); `closed`, `{lost, Reason}`, `{malformed, Reason}`.
+#[rustler::nif]
+fn recv(env: Env<'_>, shard: ResourceArc<ShardRef>, arm: bool) -> NifResult<Term<'_>> {
+    let vm = Vm::of(env);
+    let shard = &shard.0;
+    let (Some(stream), Some(session)) = (shard.stream(), shard.session()) else {
+        return Ok((wall::lost(), wall::closed()).encode(env));
+    };
+    let mut incoming = shard.incoming.lock();
+    take_over(vm, shard, &mut incoming);
+    let mut slice = Slice {
+        vm,
+        shard,
+        session: &session,
+        messages: Vec::new(),
+        bytes: 0,
+    };
+    let drained = scratch::with(|scratch| slice.fill(&mut incoming, scratch, &stream));
+    let end = incoming.end.clone();
+    drop(incoming);
+    if slice.bytes > 0 {
+        vm.consume((slice.bytes / 4096) as i32);
+    }
+    if !slice.messages.is_empty() || (!drained && end.is_none()) {
+        return Ok(vm.term(env, vm.make_list(&slice.messages)));
+    }
+    Ok(match end {
+        Some(End::Closed) => wall::closed().encode(env),
+        Some(End::Lost(reason)) => (wall::lost(), reason).encode(env),
+        Some(End::Malformed(reason)) => (wall::malformed(), reason).encode(env),
+        None if !arm => wall::again().encode(env),
+        None => {
+            let recv = Immediate::of_atom(wall::recv());
+            if shard
+                .watched()
+                .is_some_and(|watched| watched.arm_read(vm, recv))
+            {
+                wall::wait().encode(env)
+            } else {
+                (wall::lost(), wall::closed()).encode(env)
+            }
+        }
+    })
+}
+
+/// The reader is back: what it was given is in the mailboxes.
+fn take_over(vm: Vm<'_>, shard: &Shard, incoming: &mut Incoming) {
+    if let Some((number, bytes)) = incoming.delivering.take() {
+        incoming.inbox.take_over(number, bytes);
+        shard.taken.store(incoming.inbox.taken(), Ordering::SeqCst);
+        if incoming.inbox.ack_due(shard.limits.ack_every_bytes) {
+            shard.owe_tick(vm);
+        }
+    }
+}
+
+/// What one call gathers.
+struct Slice<'l, 'a> {
+    vm: Vm<'a>,
+    shard: &'l Shard,
+    session: &'l Session,
+    messages: Vec<Word<'a>>,
+    bytes: usize,
+}
+
+impl<'a> Slice<'_, 'a> {
+    /// Decodes what is there and reads more until there is something to return. True when the socket is empty.
+    fn fill(&mut self, incoming: &mut Incoming, scratch: &mut Scratch, stream: &TcpStream) -> bool {
+        for _ in 0..READS_AT_MOST {
+            if incoming.end.is_some() {
+                return true;
+            }
+            let drained = if incoming.decodable {
+                self.decode_rest(incoming, scratch);
+                false
+            } else if incoming.large.is_some() {
+                self.read_large(incoming, scratch, stream)
+            } else {
+                self.read(incoming, scratch, stream)
+            };
+            if drained || !self.messages.is_empty() {
+                return drained;
+            }
+        }
+        false
+    }
+
+    fn decode_rest(&mut self, incoming: &mut Incoming, scratch: &mut Scratch) {
+        let rest = std::mem::take(&mut incoming.rest);
+        self.decode(incoming, scratch, &rest);
+    }
+
+    /// One read into the thread's buffer, behind what was left over. True when the socket is empty.
+    fn read(&mut self, incoming: &mut Incoming, scratch: &mut Scratch, stream: &TcpStream) -> bool {
+        let mut buffer = std::mem::take(&mut scratch.read);
+        let before = incoming.rest.len();
+        if buffer.len() < before + READ_BYTES {
+            buffer.resize(before + READ_BYTES, 0);
+        }
+        let (front, back) = buffer.split_at_mut(before);
+        front.copy_from_slice(&incoming.rest);
+        let got = self.read_into(
+            incoming,
+            stream,
+            back.get_mut(..READ_BYTES).unwrap_or(&mut []),
+        );
+        if let Some(bytes) = got {
+            incoming.rest.clear();
+            self.decode(
+                incoming,
+                scratch,
+                buffer.get(..before + bytes).unwrap_or(&[]),
+            );
+        }
+        buffer.truncate(2 * READ_BYTES);
+        buffer.shrink_to(2 * READ_BYTES);
+        scratch.read = buffer;
+        got.is_none()
+    }
+
+    /// `None` when nothing came: the socket is empty or has ended.
+    fn read_into(
+        &self,
+        incoming: &mut Incoming,
+        mut stream: &TcpStream,
+        buffer: &mut [u8],
+    ) -> Option<usize> {
+        self.shard.counters.reads.fetch_add(1, Ordering::Relaxed);
+        match stream.read(buffer) {
+            Ok(0) => {
+                incoming.end = Some(End::Lost("the peer closed the connection".to_owned()));
+                None
+            }
+            Ok(bytes) => {
+                self.shard
+                    .counters
+                    .received_bytes
+                    .fetch_add(bytes as u64, Ordering::Relaxed);
+                Some(bytes)
+            }
+            Err(error) => {
+                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
+                    incoming.end = Some(End::Lost(error.to_string()));
+                }
+                None
+            }
+        }
+    }
+
+    /// One read of a long frame, into its own binary.
+    fn read_large(
+        &mut self,
+        incoming: &mut Incoming,
+        scratch: &mut Scratch,
+        stream: &TcpStream,
+    ) -> bool {
+        let Some((mut binary, filled)) = incoming.large.take() else {
+            return false;
+        };
+        let room = binary.bytes_mut().get_mut(filled..).unwrap_or(&mut []);
+        let room_bytes = room.len();
+        let room = room
+            .get_mut(..room_bytes.min(4 * READ_BYTES))
+            .unwrap_or(&mut []);
+        let got = self.read_into(incoming, stream, room);
+        let filled = filled + got.unwrap_or(0);
+        self.bytes += got.unwrap_or(0) / 8;
+        if filled < binary.bytes().len() {
+            incoming.large = Some((binary, filled));
+            return got.is_none();
+        }
+        self.large_frame(incoming, scratch, binary);
+        false
+    }
+
+    fn large_frame(&mut self, incoming: &mut Incoming, scratch: &mut Scratch, binary: LargeBinary) {
+        let total = binary.bytes().len();
+        let step = incoming.receiver.next(binary.bytes(), &mut incoming.inbox);
+        let Ok(Step::Item(Item::Frame(frame), _)) = step else {
+            incoming.end = Some(End::Malformed("a long frame that is none".to_owned()));
+            return;
+        };
+        let (from, length) = (total - frame.term.len(), frame.term.len());
+        self.shard
+            .counters
+            .received_messages
+            .fetch_add(1, Ordering::Relaxed);
+        let plain = decode::is_plain(frame.term);
+        let to = self.process(&frame.to, incoming, scratch);
+        match to {
+            Ok(Some(to)) if plain => {
+                if let Some(part) = binary.into_part(self.vm, from, length) {
+                    self.messages.push(self.vm.make_tuple(&[to, part]));
+                }
+            }
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                incoming.end = Some(End::Malformed("a plain term that is none".to_owned()));
+            }
+            Err(reason) => incoming.end = Some(End::Malformed(reason)),
+        }
+    }
+
+    /// Decodes items until the bytes, or the budget, are used up; keeps the rest.
+    fn decode(&mut self, incoming: &mut Incoming, scratch: &mut Scratch, bytes: &[u8]) {
+        let mut at = 0;
+        incoming.decodable = false;
+        while self.bytes < DECODE_AT_MOST {
+            let left = bytes.get(at..).unwrap_or(&[]);
+            match incoming.receiver.next(left, &mut incoming.inbox) {
+                Ok(Step::Item(item, taken)) => {
+                    at += taken;
+                    self.bytes += taken;
+                    if let Err(end) = self.item(item, incoming, scratch) {
+                        incoming.end = Some(end);
+                        return;
+                    }
+                }
+                Ok(Step::Need(total)) if total > wire::MAX_NATIVE_FRAME => {
+                    let kind = left.first().copied().unwrap_or(0);
+                    match LargeBinary::new(total) {
+                        Some(mut binary) if kind & wire::FRAME_PLAIN != 0 => {
+                            if let Some(front) = binary.bytes_mut().get_mut(..left.len()) {
+                                front.copy_from_slice(left);
+                            }
+                            incoming.large = Some((binary, left.len()));
+                        }
+                        Some(_) => {
+                            let reason = format!("a frame of {total} bytes in hawser's own form");
+                            incoming.end = Some(End::Malformed(reason));
+                        }
+                        None => {
+                            let reason = format!("no memory for a frame of {total} bytes");
+                            incoming.end = Some(End::Lost(reason));
+                        }
+                    }
+                    return;
+                }
+                Ok(Step::Need(_)) => {
+                    incoming.rest.extend_from_slice(left);
+                    if incoming.rest.is_empty() {
+                        incoming.rest = Vec::new();
+                    }
+                    return;
+                }
+                Err(malformed) => {
+                    incoming.end = Some(End::Malformed(malformed.to_string()));
+                    return;
+                }
+            }
+        }
+        incoming
+            .rest
+            .extend_from_slice(bytes.get(at..).unwrap_or(&[]));
+        incoming.decodable = true;
+    }
+
+    fn item(
+        &mut self,
+        item: Item<'_>,
+        incoming: &mut Incoming,
+        scratch: &mut Scratch,
+    ) -> Result<(), End> {
+        match item {
+            Item::Frame(frame) => {
+                self.shard
+                    .counters
+                    .received_messages
+                    .fetch_add(1, Ordering::Relaxed);
+                self.frame(&frame, incoming, scratch)
+                    .map_err(End::Malformed)
+            }
+            Item::BatchEnd { number, bytes } => {
+                let before = incoming.delivering.map_or(0, |(_, bytes)| bytes);
+                incoming.delivering = Some((number, before + bytes));
+                Ok(())
+            }
+            Item::Batch { ack, .. } => {
+                self.shard
+                    .counters
+                    .received_batches
+                    .fetch_add(1, Ordering::Relaxed);
+                self.acknowledged(ack)
+            }
+            Item::Tick { ack } => self.acknowledged(ack),
+            Item::Close { ack, .. } => {
+                self.acknowledged(ack)?;
+                Err(End::Closed)
+            }
+            Item::Announce { id, name } => {
+                let atom = self.vm.make_atom(name);
+                match atom.map(|atom| incoming.atoms.insert(id, atom)) {
+                    Some(Ok(())) => Ok(()),
+                    _ => Err(End::Malformed(format!(
+                        "atom {id} announced twice or badly"
+                    ))),
+                }
+            }
+            Item::Skipped => Ok(()),
+        }
+    }
+
+    fn acknowledged(&self, ack: wire::BatchNumber) -> Result<(), End> {
+        if self.shard.acknowledged(self.vm, ack) {
+            return Ok(());
+        }
+        Err(End::Malformed(format!(
+            "acknowledgement of batch {ack}, which was never sent"
+        )))
+    }
+
+    #[inline]
+    fn frame(
+        &mut self,
+        frame: &Frame<'_>,
+        incoming: &Incoming,
+        scratch: &mut Scratch,
+    ) -> Result<(), String> {
+        let Some(to) = self.process(&frame.to, incoming, scratch)? else {
+            return Ok(());
+        };
+        if frame.plain {
+            if !decode::is_plain(frame.term) {
+                return Err("a plain term that is none".to_owned());
+            }
+            let plain = self.vm.make_binary(frame.term);
+            self.messages.push(self.vm.make_tuple(&[to, plain]));
+            return Ok(());
+        }
+        let session = self.session;
+        let (own, peer) = (&session.own, &session.peer);
+        let decoder = Decoder::new(
+            self.vm,
+            frame.term,
+            &incoming.atoms,
+            &mut scratch.pids,
+            own,
+            peer,
+        );
+        let message = decoder.whole().map_err(|bad| bad.to_string())?;
+        self.messages.push(self.vm.make_cell(to, message));
+        Ok(())
+    }
+
+    /// The process or alias of this incarnation that a destination means; `None` is counted.
+    #[inline]
+    fn process(
+        &self,
+        to: &Destination<'_>,
+        incoming: &Incoming,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Word<'a>>, String> {
+        let vm = self.vm;
+        let own = &self.session.own;
+        let dropped = &self.session.dropped;
+        let (found, reason) = match to {
+            Destination::Pid {
+                creation,
+                id,
+                serial,
+            } => {
+                let pid = (*creation == own.creation)
+                    .then(|| scratch.pids.own_pid(vm, own, *id, *serial))
+                    .flatten();
+                (pid, &dropped.stale_pid)
+            }
+            Destination::Name(name) => {
+                let atom = match name {
+                    Name::Id(id) => incoming.atoms.get(*id),
+                    Name::Text(text) => vm.make_atom(text),
+                };
+                let atom = atom.ok_or("a name that is no atom")?;
+                (
+                    vm.whereis(atom.word()).map(|pid| vm.local_pid_word(pid)),
+                    &dropped.unknown_name,
+                )
+            }
+            Destination::Alias(bytes) => {
+                let (node, creation) =
+                    etf::parse_reference(bytes).map_err(|_| "an alias that is no reference")?;
+                let here = node == own.name && creation == own.creation;
+                let mut plain = Vec::with_capacity(bytes.len() + 1);
+                plain.push(etf::VERSION);
+                plain.extend_from_slice(bytes);
+                let alias = here
+                    .then(|| vm.decode(&plain))
+                    .flatten()
+                    .filter(|word| vm.kind(*word) == Kind::Reference);
+                (alias, &dropped.stale_alias)
+            }
+        };
+        if found.is_none() {
+            reason.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(found)
+    }
+}

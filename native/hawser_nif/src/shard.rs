@@ -1,0 +1,269 @@
+//! One of a session's sockets with everything that belongs to it: the queue, the numbers, the connection.
+//!
+//! Three parties meet here, each with its own part: callers push into the queue, the flusher process owns `Outgoing`,
+//! the reader process owns `Incoming`. What one has to tell another goes through the atomics. No lock is held across
+//! the end of a call, and only the flusher's own one across a write.
+
+use crate::queue::{Pushed, Queue};
+use crate::session::{Limits, Session};
+use crate::vm::select::Watched;
+use crate::vm::term::LargeBinary;
+use crate::vm::{Immediate, LocalPid, Vm};
+use bytes::Bytes;
+use hawser_core::batch::{Inbox, Outbox};
+use hawser_core::dictionary::Table;
+use hawser_core::liveness::{Liveness, Verdict};
+use hawser_core::receive::Receiver;
+use hawser_core::wire;
+use parking_lot::{Mutex, RwLock};
+use std::collections::VecDeque;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+/// The flusher's part.
+#[derive(Default)]
+pub struct Outgoing {
+    pub outbox: Outbox,
+    /// What is being written: pieces of the current record.
+    pub pending: VecDeque<Bytes>,
+    /// Atoms announced on this connection, as a position in the order of first use.
+    pub announced: usize,
+    pub finished: bool,
+}
+
+/// The reader's part.
+pub struct Incoming {
+    pub receiver: Receiver,
+    pub inbox: Inbox,
+    pub atoms: Table<Immediate>,
+    /// Bytes that have been read and not decoded.
+    pub rest: Vec<u8>,
+    /// Does `rest` hold an item that only the time budget kept back?
+    pub decodable: bool,
+    /// A frame too long for the scratch buffer: its binary and how much of it has arrived.
+    pub large: Option<(LargeBinary, usize)>,
+    /// The batch that the reader process is delivering: taken over when it comes back for more.
+    pub delivering: Option<(wire::BatchNumber, usize)>,
+    /// Why nothing comes any more, once everything before it has been given out.
+    pub end: Option<End>,
+}
+
+/// How a connection's incoming side ends.
+#[derive(Clone, Debug)]
+pub enum End {
+    /// The peer sent its close record.
+    Closed,
+    /// The socket ended or broke.
+    Lost(String),
+    /// The peer broke the protocol.
+    Malformed(String),
+}
+
+/// Gauges and counters of a shard; read by whoever asks.
+#[derive(Default)]
+pub struct Counters {
+    pub sent_messages: AtomicU64,
+    pub sent_bytes: AtomicU64,
+    pub sent_batches: AtomicU64,
+    pub writes: AtomicU64,
+    pub received_messages: AtomicU64,
+    pub received_bytes: AtomicU64,
+    pub received_batches: AtomicU64,
+    pub reads: AtomicU64,
+    pub busy: AtomicU64,
+    pub kicks: AtomicU64,
+    pub unacked_bytes: AtomicU64,
+}
+
+/// A shard of a session.
+pub struct Shard {
+    pub index: usize,
+    pub limits: Limits,
+    pub queue: Queue,
+    pub outgoing: Mutex<Outgoing>,
+    pub incoming: Mutex<Incoming>,
+    pub counters: Counters,
+    /// Number of the newest batch taken over; written by the reader, sent by the flusher.
+    pub taken: AtomicU64,
+    /// Number of the newest batch that the peer has acknowledged; written by the reader, used by the flusher.
+    pub acked: AtomicU64,
+    /// Number of the newest batch that was given to the socket.
+    pub newest: AtomicU64,
+    /// The flusher owes a record of its own for `taken`, or as a sign of life.
+    pub owes_tick: AtomicBool,
+    /// A close record is to follow what is queued.
+    pub finishing: AtomicBool,
+    stream: RwLock<Option<Arc<TcpStream>>>,
+    watched: RwLock<Option<Arc<Watched>>>,
+    flusher: RwLock<Option<LocalPid>>,
+    session: RwLock<Weak<Session>>,
+    liveness: Mutex<Liveness>,
+}
+
+impl Shard {
+    pub fn new(index: usize, stream: TcpStream, limits: Limits) -> Arc<Self> {
+        let max_frame = limits
+            .max_message_bytes
+            .saturating_add(wire::MAX_ATOM_BYTES + 64);
+        Arc::new(Shard {
+            index,
+            limits,
+            queue: Queue::new(limits.max_queue_bytes),
+            outgoing: Mutex::default(),
+            incoming: Mutex::new(Incoming {
+                receiver: Receiver::new(max_frame),
+                inbox: Inbox::default(),
+                atoms: Table::default(),
+                rest: Vec::new(),
+                decodable: false,
+                large: None,
+                delivering: None,
+                end: None,
+            }),
+            counters: Counters::default(),
+            taken: AtomicU64::new(0),
+            acked: AtomicU64::new(0),
+            newest: AtomicU64::new(0),
+            owes_tick: AtomicBool::new(false),
+            finishing: AtomicBool::new(false),
+            stream: RwLock::new(Some(Arc::new(stream))),
+            watched: RwLock::new(None),
+            flusher: RwLock::new(None),
+            session: RwLock::new(Weak::new()),
+            liveness: Mutex::default(),
+        })
+    }
+
+    pub fn belong_to(&self, session: &Arc<Session>) {
+        *self.session.write() = Arc::downgrade(session);
+        let weak = Arc::downgrade(session);
+        let Some(stream) = self.stream() else { return };
+        let watched = Watched::new(stream, move |vm| {
+            if let Some(session) = weak.upgrade() {
+                session.close(vm);
+            }
+        });
+        *self.watched.write() = watched.map(Arc::new);
+    }
+
+    pub fn session(&self) -> Option<Arc<Session>> {
+        self.session.read().upgrade()
+    }
+
+    /// The socket, for the length of a call.
+    pub fn stream(&self) -> Option<Arc<TcpStream>> {
+        self.stream.read().clone()
+    }
+
+    pub fn watched(&self) -> Option<Arc<Watched>> {
+        self.watched.read().clone()
+    }
+
+    pub fn flusher(&self) -> Option<LocalPid> {
+        *self.flusher.read()
+    }
+
+    /// Binds the flusher process. False when it is dead or the shard is closed.
+    pub fn bind_flusher(&self, vm: Vm<'_>, pid: LocalPid) -> bool {
+        *self.flusher.write() = Some(pid);
+        self.bind_reader(vm, pid)
+    }
+
+    /// The session ends when the process dies. False when it is dead or the shard is closed.
+    pub fn bind_reader(&self, vm: Vm<'_>, pid: LocalPid) -> bool {
+        self.watched().is_some_and(|watched| watched.owner(vm, pid))
+    }
+
+    /// Sends the flusher its one word.
+    pub fn kick(&self, vm: Vm<'_>) {
+        self.counters.kicks.fetch_add(1, Ordering::Relaxed);
+        if let Some(flusher) = self.flusher() {
+            vm.send(flusher, Immediate::of_atom(crate::wall::flush()));
+        }
+    }
+
+    /// Makes the flusher look at something else than frames.
+    pub fn poke(&self, vm: Vm<'_>) {
+        if self.queue.poke() {
+            self.kick(vm);
+        }
+    }
+
+    /// Queues a frame and kicks the flusher if it has to be.
+    #[inline]
+    pub fn push(&self, vm: Vm<'_>, frame: &[u8], large: Option<Bytes>, fresh: &[u16]) -> Pushed {
+        let pushed = self.queue.push(frame, large, fresh);
+        match pushed {
+            Pushed::Kick => {
+                self.counters.sent_messages.fetch_add(1, Ordering::Relaxed);
+                self.kick(vm);
+            }
+            Pushed::Queued => {
+                self.counters.sent_messages.fetch_add(1, Ordering::Relaxed);
+            }
+            Pushed::Busy => {
+                self.counters.busy.fetch_add(1, Ordering::Relaxed);
+            }
+            Pushed::Closed => {}
+        }
+        pushed
+    }
+
+    /// Takes an acknowledgement of the peer's. False when it is of a batch that was never sent.
+    pub fn acknowledged(&self, vm: Vm<'_>, ack: wire::BatchNumber) -> bool {
+        if ack > self.newest.load(Ordering::SeqCst) {
+            return false;
+        }
+        if ack > self.acked.fetch_max(ack, Ordering::SeqCst) && self.queue.unstall() {
+            self.kick(vm);
+        }
+        true
+    }
+
+    /// Asks for a sign of life or an acknowledgement of its own.
+    pub fn owe_tick(&self, vm: Vm<'_>) {
+        self.owes_tick.store(true, Ordering::SeqCst);
+        self.poke(vm);
+    }
+
+    /// Asks for the close record behind all that is queued.
+    pub fn finish(&self, vm: Vm<'_>) {
+        self.finishing.store(true, Ordering::SeqCst);
+        self.poke(vm);
+    }
+
+    /// The heartbeat's look at this shard.
+    pub fn look(&self, vm: Vm<'_>, now_ms: u64, interval_ms: u64) -> Verdict {
+        let unread = self
+            .stream()
+            .is_some_and(|stream| stream.peek(&mut [0]).is_ok_and(|bytes| bytes > 0));
+        let verdict = self.liveness.lock().look(
+            now_ms,
+            interval_ms,
+            self.counters.received_bytes.load(Ordering::Relaxed),
+            self.counters.sent_bytes.load(Ordering::Relaxed),
+            unread,
+        );
+        if verdict == Verdict::Tick {
+            self.queue.trim();
+            self.owe_tick(vm);
+        }
+        verdict
+    }
+
+    /// Closes the socket and drops what is queued; returns the bytes dropped.
+    pub fn close(&self, vm: Vm<'_>) -> usize {
+        let dropped = self.queue.close();
+        let stream = self.stream.write().take();
+        if let Some(stream) = stream {
+            // The peer hears of it at once; the descriptor closes when nobody is in a call on it.
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        }
+        let watched = self.watched.write().take();
+        if let Some(watched) = watched {
+            watched.stop(vm);
+        }
+        dropped
+    }
+}
