@@ -6,7 +6,7 @@
 compile: install
 	rebar3 compile
 
-demo: compile
+demo: install
 	bench/demo.sh
 
 test: install
