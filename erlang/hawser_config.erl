@@ -97,7 +97,7 @@ check(ack_every_bytes, N) ->
 check(drain_timeout_ms, N) ->
     integer(N, 0, 3600000, "milliseconds, 0 to 3600000");
 check(max_dictionary_atoms, N) ->
-    integer(N, 0, 1048576, "a number of atoms, 0 to 1048576");
+    integer(N, 0, 65536, "a number of atoms, 0 to 65536");
 check(max_half_open, N) ->
     integer(N, 1, 65536, "a number of sockets, 1 to 65536");
 check(_, _) ->

@@ -49,6 +49,7 @@ listening() ->
 -spec init([]) -> {ok, #state{}} | {stop, {hawser, string()}}.
 init([]) ->
     process_flag(trap_exit, true),
+    ok = hawser_nif:dictionary_limit(hawser_config:get(max_dictionary_atoms)),
     Ip = hawser_address:listen_ip(),
     Port = hawser_config:get(port),
     case start_runtime() of
@@ -67,10 +68,11 @@ init([]) ->
 
 %% A predecessor that was killed has left its runtime behind.
 start_runtime() ->
-    case hawser_nif:runtime_start(self()) of
+    MaxHalfOpen = hawser_config:get(max_half_open),
+    case hawser_nif:runtime_start(self(), MaxHalfOpen) of
         {error, already_started} ->
             ok = hawser_nif:runtime_stop(),
-            hawser_nif:runtime_start(self());
+            hawser_nif:runtime_start(self(), MaxHalfOpen);
         Other ->
             Other
     end.

@@ -26,8 +26,7 @@
     heartbeat_interval_ms := pos_integer(),
     max_message_bytes := pos_integer(),
     max_unacked_bytes := pos_integer(),
-    ack_every_bytes := pos_integer(),
-    max_dictionary_atoms := non_neg_integer()
+    ack_every_bytes := pos_integer()
 }.
 -type wish() :: #{party := party(), terms := terms()}.
 -type answer() :: #{
@@ -44,7 +43,7 @@
 
 -define(VERSION, 1).
 -define(TERMS, [shards, heartbeat_interval_ms, max_message_bytes, max_unacked_bytes,
-                ack_every_bytes, max_dictionary_atoms]).
+                ack_every_bytes]).
 
 %% ---- asking ----
 
@@ -163,8 +162,7 @@ are_terms(#{shards := Shards} = Terms) when is_integer(Shards), Shards >= 1, Sha
     lists:all(
         fun(Key) ->
             case Terms of
-                #{Key := N} -> is_integer(N) andalso N >= 0 andalso N =< 16#7FFFFFFF
-                                   andalso (N > 0 orelse Key =:= max_dictionary_atoms);
+                #{Key := N} -> is_integer(N) andalso N > 0 andalso N =< 16#7FFFFFFF;
                 _ -> false
             end
         end, ?TERMS);

@@ -212,8 +212,8 @@ judged({refused, Refusal}, Data) ->
     Refused = Data#peer{attempt = none, turn = false, last = Refusal},
     enter(absent, answer_waiting({error, Refusal}, Refused)).
 
-open(Remote, #{shards := Shards} = Terms, Sockets, #peer{node = Node} = Data) ->
-    case hawser_session:open(Remote, Terms, {Node, Sockets}) of
+open(Remote, #{shards := Shards} = Terms, Sockets, #peer{node = Node, local = Local} = Data) ->
+    case hawser_session:open(Node, {Local, Remote}, Terms, Sockets) of
         {ok, Live} ->
             hawser_report:session_up(Node, Shards),
             Up = answer_waiting(ok, Data#peer{live = Live, failures = 0, turn = false}),

@@ -10,8 +10,7 @@
 session_up(Node, Shards) ->
     report(info, #{what => session_up, node => Node, shards => Shards}).
 
-%% Counts: the session's last counters, what was dropped among them.
--spec session_ended(node(), Reason :: term(), Counts :: map()) -> ok.
+-spec session_ended(node(), Reason :: term(), hawser_session:counts()) -> ok.
 session_ended(Node, Reason, Counts) ->
     report(level(Reason), #{what => session_ended, node => Node, reason => Reason, counts => Counts}).
 
@@ -34,6 +33,8 @@ report(Level, Report) ->
 text(#{what := session_up, node := Node, shards := Shards}) ->
     {"hawser: session with ~ts, shards: ~b", [Node, Shards]};
 text(#{what := session_ended, node := Node, reason := Reason, counts := Counts}) ->
-    {"hawser: the session with ~ts ended: ~0tp. ~0tp", [Node, Reason, Counts]};
+    #{sent_messages := Sent, received_messages := Received, dropped := Dropped} = Counts,
+    {"hawser: the session with ~ts ended: ~0tp. Sent ~b, received ~b, dropped ~0tp",
+     [Node, Reason, Sent, Received, Dropped]};
 text(#{what := no_session, node := Node, attempts := Attempts, reason := Reason}) ->
     {"hawser: no session with ~ts after ~b attempts: ~0tp", [Node, Attempts, Reason]}.

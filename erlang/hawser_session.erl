@@ -4,10 +4,10 @@
 %% Never decides what follows from a report.
 -module(hawser_session).
 
--export([open/3, heard/2, tick/1, withdraw/1, finish/1, all_read/1, all_done/1, close/1]).
+-export([open/4, heard/2, tick/1, withdraw/1, finish/1, all_read/1, all_done/1, close/1]).
 -export([handle/1, terms/1, age_ms/1]).
 
--export_type([live/0, event/0]).
+-export_type([live/0, event/0, ends/0, counts/0]).
 
 -record(live, {
     session :: hawser_nif:session(),
@@ -23,6 +23,16 @@
 
 -opaque live() :: #live{}.
 
+%% This node's side and the other's.
+-type ends() :: {Local :: hawser_invitation:party(), Remote :: hawser_invitation:party()}.
+
+%% Over all shards, and what was dropped by cause.
+-type counts() :: #{
+    sent_messages := non_neg_integer(),
+    received_messages := non_neg_integer(),
+    dropped := #{atom() => non_neg_integer()}
+}.
+
 %% closed: the peer has sent its last record on this shard. finished: ours is
 %% written. lost: a socket broke. died: one of our own processes.
 -type event() ::
@@ -36,35 +46,37 @@
 
 %% Opens the session over authenticated sockets (one per shard, in order) and
 %% installs the route to Node when everything runs.
--spec open(hawser_invitation:party(), hawser_invitation:terms(), {node(), [reference()]}) ->
-    {ok, live()} | {error, term()}.
-open({_, Creation, _}, Terms, {Node, Sockets}) ->
-    case hawser_nif:session_open(Node, Creation, Sockets, limits(Terms)) of
+-spec open(node(), ends(), hawser_invitation:terms(), [hawser_nif:socket()]) -> {ok, live()} | {error, term()}.
+open(Node, {{OwnName, OwnCreation, _}, {Name, Creation, _}}, Terms, Sockets) ->
+    case hawser_nif:session_open(Node, {OwnName, OwnCreation}, {Name, Creation}, Sockets, limits(Terms)) of
         {ok, Session, Shards} ->
-            Indexed = lists:zip(lists:seq(0, length(Shards) - 1), Shards),
-            Flushers = maps:from_list([{start_flusher(Shard, I), I} || {I, Shard} <- Indexed]),
-            Readers = maps:from_list([{start_reader(Shard, I), I} || {I, Shard} <- Indexed]),
-            Indexes = [I || {I, _} <- Indexed],
-            ok = hawser_nif:session_up(Session),
-            {ok, #live{session = Session, shards = Shards, terms = Terms, flushers = Flushers,
-                       readers = Readers, reading = Indexes, writing = Indexes, since = now_ms()}};
+            Indexes = lists:seq(0, length(Shards) - 1),
+            Processes = [start(Shard, Index) || {Shard, Index} <- lists:zip(Shards, Indexes)],
+            %% Closed already: the processes report it.
+            _ = hawser_nif:session_up(Session),
+            {ok, #live{
+                session = Session,
+                shards = Shards,
+                terms = Terms,
+                flushers = maps:from_list([{Flusher, Index} || {Index, Flusher, _} <- Processes]),
+                readers = maps:from_list([{Reader, Index} || {Index, _, Reader} <- Processes]),
+                reading = Indexes,
+                writing = Indexes,
+                since = now_ms()
+            }};
         {error, Reason} ->
             {error, Reason}
     end.
 
 limits(Terms) ->
-    Agreed = maps:with([max_message_bytes, max_unacked_bytes, ack_every_bytes, max_dictionary_atoms], Terms),
+    Agreed = maps:with([max_message_bytes, max_unacked_bytes, ack_every_bytes], Terms),
     Agreed#{max_queue_bytes => hawser_config:get(max_queue_bytes)}.
 
-start_flusher(Shard, Index) ->
-    {ok, Pid} = hawser_flusher:start_link(Shard, Index),
-    ok = hawser_nif:shard_bind(Shard, flusher, Pid),
-    Pid.
-
-start_reader(Shard, Index) ->
-    {ok, Pid} = hawser_reader:start_link(Shard, Index, self()),
-    ok = hawser_nif:shard_bind(Shard, reader, Pid),
-    Pid.
+start(Shard, Index) ->
+    {ok, Flusher} = hawser_flusher:start_link(Shard, Index),
+    {ok, Reader} = hawser_reader:start_link(Shard, Index, self()),
+    _ = hawser_nif:shard_bind(Shard, Flusher, Reader),
+    {Index, Flusher, Reader}.
 
 %% Takes down what a message to the owner says about the session.
 -spec heard(term(), live()) -> {event(), live()} | other.
@@ -128,11 +140,19 @@ all_done(#live{reading = Reading, writing = Writing}) ->
     Reading =:= [] andalso Writing =:= [].
 
 %% Closes the sockets and ends the processes; answers the session's last counts.
--spec close(live()) -> map().
+-spec close(live()) -> counts().
 close(#live{session = Session, flushers = Flushers, readers = Readers}) ->
     ok = hawser_nif:session_close(Session),
     lists:foreach(fun end_process/1, maps:keys(Flushers) ++ maps:keys(Readers)),
-    hawser_nif:session_info(Session).
+    #{shards := Shards, dropped := Dropped} = hawser_nif:session_info(Session),
+    #{
+        sent_messages => sum(sent_messages, Shards),
+        received_messages => sum(received_messages, Shards),
+        dropped => maps:filter(fun(_, Count) -> Count > 0 end, Dropped)
+    }.
+
+sum(Counter, Shards) ->
+    lists:sum([maps:get(Counter, Shard) || Shard <- Shards]).
 
 end_process(Pid) ->
     exit(Pid, shutdown),
