@@ -61,7 +61,8 @@ rebar3_by_path() {
 
 mix_by_git() {
     export HAWSER_GIT="file://$temp/hawser.git" HAWSER_REF="$commit"
-    mix deps.get && CARGO_TARGET_DIR="$shared_target" mix run --no-start --eval 'Consumer.main()'
+    # git draws its progress over and over; of that only the last state is worth a line.
+    mix deps.get 2>&1 | sed 's/.*\r//' && CARGO_TARGET_DIR="$shared_target" mix run --no-start --eval 'Consumer.main()'
 }
 
 mix_by_path() {
