@@ -96,3 +96,65 @@ async fn write<S: AsyncWrite + Unpin>(stream: &mut S, bytes: &[u8]) -> io::Resul
     stream.write_all(bytes).await?;
     stream.flush().await
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::invitations::Table;
+    use hawser_core::handshake::{
+        Acceptor, Capabilities, Dialer, Incarnation, Invitation, InvitationId, Nonce, Party, Place,
+        Secret,
+    };
+    use std::sync::Arc;
+    use std::time::Duration;
+    use tokio::io::duplex;
+
+    fn party(name: &str) -> Party {
+        Party {
+            name: name.into(),
+            creation: 1,
+            incarnation: Incarnation([1; 16]),
+        }
+    }
+
+    /// Anything that reads and writes can carry a handshake, however little at a time, and keeps what follows it.
+    #[tokio::test]
+    async fn a_handshake_runs_over_any_stream_and_leaves_what_follows() {
+        let invitation = Invitation {
+            id: InvitationId([2; 16]),
+            secret: Secret([3; 32]),
+            dialer: party("dialer@h"),
+            acceptor: party("acceptor@h"),
+            shards: 1,
+        };
+        let table = Table::default();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        assert!(table.add(invitation.clone(), deadline));
+        let binding = b"a channel".to_vec();
+        let (mut near, mut far) = duplex(1);
+        let mut acceptor =
+            Acceptor::new(&table, Capabilities::NONE, Nonce([4; 32]), binding.clone());
+        let place = Place::new(0, 1).unwrap();
+        let (mut dialer, hello) = Dialer::new(
+            Arc::new(invitation),
+            place,
+            Capabilities::NONE,
+            Nonce([5; 32]),
+            binding,
+        );
+        let dial = async {
+            let agreed = run(&mut near, &mut dialer, &hello, deadline).await.unwrap();
+            near.write_all(b"first").await.unwrap();
+            agreed
+        };
+        let accept = async {
+            let agreed = run(&mut far, &mut acceptor, &[], deadline).await.unwrap();
+            let mut first = [0; 5];
+            far.read_exact(&mut first).await.unwrap();
+            assert_eq!(&first, b"first");
+            agreed
+        };
+        let (ours, theirs) = tokio::join!(dial, accept);
+        assert_eq!(ours, theirs);
+    }
+}

@@ -4,7 +4,7 @@
 mod ends;
 
 use ends::{End, LOCALHOST, PATIENCE, assert_paired, session, until_closed};
-use hawser_control::{DialRefused, Family, InviteError, ListenError, Secret, Side};
+use hawser_control::{DialRefused, Family, InviteError, Level, ListenError, Secret, Side};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
@@ -346,4 +346,17 @@ fn stop_ends_dials_handshakes_and_the_listener_at_once() {
         Err(ListenError::NotRunning)
     ));
     guest.control.stop();
+}
+
+#[test]
+fn log_lines_of_hawsers_crates_reach_the_owner() {
+    let mut end = End::start("host@h");
+    tracing::debug!(target: "hawser_nif", "off by default");
+    tracing::error!(target: "another_library", "not hawser's");
+    tracing::warn!(target: "hawser_nif", shard = 3, "slow");
+    tracing::info!(target: "hawser_nif", "{}", "\u{e9}".repeat(400));
+    assert_eq!(end.log(), (Level::Warning, "slow shard=3".to_string()));
+    let (level, line) = end.log();
+    assert_eq!((level, line), (Level::Info, "\u{e9}".repeat(250)));
+    end.assert_silent();
 }
