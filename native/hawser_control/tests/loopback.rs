@@ -258,7 +258,7 @@ fn two_dials_of_one_invitation_share_nothing() {
 }
 
 #[test]
-fn a_forgotten_invitation_opens_nothing_and_closes_what_came() {
+fn a_forgotten_invitation_opens_nothing() {
     let (mut host, mut guest) = (End::start("host@h"), End::start("guest@h"));
     let port = host.listen();
     let invitation = host.invite(&guest, 2);

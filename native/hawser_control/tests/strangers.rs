@@ -2,7 +2,7 @@
 
 mod ends;
 
-use ends::{End, LOCALHOST, assert_paired, session, until_closed};
+use ends::{End, LOCALHOST, PATIENCE, assert_paired, session, until_closed};
 use hawser_control::{Config, Level, Side};
 use hawser_core::handshake::{Capabilities, Dialer, Invitation, Machine, Nonce, Place, Step};
 use std::io::{Read, Write};
@@ -188,5 +188,35 @@ fn a_replay_into_an_invitation_that_is_still_open_fails_too() {
     until_closed(&replay);
     let (_, line) = host.log();
     assert!(line.contains("authentication failed"), "{line}");
+    host.assert_silent();
+}
+
+#[test]
+fn half_a_session_is_closed_when_its_invitation_ends() {
+    let (mut host, guest) = (End::start("host@h"), End::start("guest@h"));
+    let port = host.listen();
+    let half = |valid| {
+        let (id, secret) = host
+            .control
+            .invite(host.party(), guest.party(), 2, valid)
+            .unwrap();
+        let invitation = Arc::new(Invitation {
+            id,
+            secret,
+            dialer: guest.party(),
+            acceptor: host.party(),
+            shards: 2,
+        });
+        (id, dial_by_hand(port, &invitation).0)
+    };
+    let (forgotten, socket) = half(PATIENCE);
+    host.control.forget(&forgotten);
+    assert!(until_closed(&socket).is_empty());
+    let (expired, socket) = half(Duration::from_millis(500));
+    assert!(until_closed(&socket).is_empty());
+    assert_eq!(
+        host.failed(expired),
+        "the invitation ran out with 1 of 2 sockets connected"
+    );
     host.assert_silent();
 }
