@@ -7,7 +7,7 @@
 -module(hawser_flusher).
 
 -export([start_link/2]).
--export([init/3]).
+-export([init/3, loop/1]).
 
 %% Bytes of room for which one waiting caller is woken, and how many at once at the most.
 -define(ROOM_PER_CALLER, 8192).
@@ -33,13 +33,16 @@ start_link(Shard, Index) ->
 init(Shard, Index, Owner) ->
     loop(#state{shard = Shard, index = Index, owner = Owner}).
 
+-spec loop(#state{}) -> no_return().
 loop(State) ->
     receive
         hawser_flush ->
             flush(State);
         {wait, Alias, Place} when is_reference(Alias) ->
             Waiting = enqueue(Alias, Place, State#state.waiting),
-            loop(wake(State#state{waiting = Waiting}))
+            loop(wake(State#state{waiting = Waiting}));
+        hawser_idle ->
+            erlang:hibernate(?MODULE, loop, [State])
     end.
 
 %% A caller that was woken and found no room keeps its place in front.

@@ -7,7 +7,9 @@
 -module(hawser_reader).
 
 -export([start_link/3]).
--export([init/3, resume/3]).
+-export([init/3, resume/2]).
+
+-type whose() :: {Index :: non_neg_integer(), Owner :: pid()}.
 
 %% How often an empty socket is looked at again, others having had their turn, before the VM is asked to watch it.
 -define(LOOKS, 3).
@@ -15,32 +17,38 @@
 -spec start_link(hawser_nif:shard(), Index :: non_neg_integer(), Owner :: pid()) -> {ok, pid()}.
 start_link(Shard, Index, Owner) ->
     Pid = spawn_opt(?MODULE, init, [Shard, Index, Owner], [
-        link, {priority, normal}, {min_heap_size, 100000}, {fullsweep_after, 100}, {message_queue_data, off_heap}
+        link, {priority, normal}, {fullsweep_after, 100}, {message_queue_data, off_heap}
     ]),
     {ok, Pid}.
 
 -spec init(hawser_nif:shard(), non_neg_integer(), pid()) -> no_return().
 init(Shard, Index, Owner) ->
+    sleep(Shard, {Index, Owner}, busy).
+
+-spec resume(hawser_nif:shard(), whose()) -> no_return().
+resume(Shard, Whose) ->
+    sleep(Shard, Whose, idle).
+
+%% Until the VM says that there is something to read. An idle shard's reader gives its heap back, and does so again
+%% after each tick of the peer that wakes it.
+sleep(Shard, Whose, Mode) ->
     receive
-        hawser_recv -> loop(Shard, {Index, Owner}, ?LOOKS)
+        hawser_recv -> loop(Shard, Whose, ?LOOKS, Mode);
+        hawser_idle -> erlang:hibernate(?MODULE, resume, [Shard, Whose])
     end.
 
--spec resume(hawser_nif:shard(), {non_neg_integer(), pid()}, term()) -> no_return().
-resume(Shard, Whose, Looks) ->
-    loop(Shard, Whose, Looks).
-
-loop(Shard, Whose, Looks) ->
+loop(Shard, Whose, Looks, Mode) ->
     case hawser_nif:recv(Shard, Looks =:= 0) of
         again ->
             erlang:yield(),
-            loop(Shard, Whose, Looks - 1);
+            loop(Shard, Whose, Looks - 1, Mode);
+        wait when Mode =:= idle ->
+            erlang:hibernate(?MODULE, resume, [Shard, Whose]);
         wait ->
-            receive
-                hawser_recv -> loop(Shard, Whose, ?LOOKS)
-            end;
+            sleep(Shard, Whose, Mode);
         Messages when is_list(Messages) ->
             case deliver(Messages) of
-                ok -> loop(Shard, Whose, ?LOOKS);
+                ok -> loop(Shard, Whose, ?LOOKS, busy);
                 Malformed -> finish(Malformed, Whose)
             end;
         End ->

@@ -116,10 +116,11 @@ impl PidTables {
         peer: &NodeIdentity,
     ) -> Option<Belongs> {
         let at = vm.hash(pid) as usize & (SLOTS - 1);
-        if let Some((kept, epoch, belongs)) = self.peer_out[at] {
-            if epoch == peer.epoch && self.kept.same(kept, pid) {
-                return Some(belongs);
-            }
+        if let Some((kept, epoch, belongs)) = self.peer_out[at]
+            && epoch == peer.epoch
+            && self.kept.same(kept, pid)
+        {
+            return Some(belongs);
         }
         let Pid {
             node,
@@ -147,12 +148,11 @@ impl PidTables {
         serial: u32,
     ) -> Option<Word<'a>> {
         let at = spread(id, serial);
-        if let Some(d) = self.peer_in[at] {
-            if d.id == id && d.serial == serial && d.epoch == peer.epoch {
-                if let Some(word) = self.kept.copy(d.term, vm) {
-                    return Some(word);
-                }
-            }
+        if let Some(d) = self.peer_in[at]
+            && (d.id, d.serial, d.epoch) == (id, serial, peer.epoch)
+            && let Some(word) = self.kept.copy(d.term, vm)
+        {
+            return Some(word);
         }
         let word = decode(vm, peer, id, serial)?;
         let term = self.keep(word);

@@ -97,8 +97,19 @@ pub struct Shard {
     stream: RwLock<Option<Arc<TcpStream>>>,
     watched: RwLock<Option<Arc<Watched>>>,
     flusher: RwLock<Option<LocalPid>>,
+    reader: RwLock<Option<LocalPid>>,
     session: RwLock<Weak<Session>>,
-    liveness: Mutex<Liveness>,
+    heart: Mutex<Heart>,
+}
+
+/// The heartbeat's memory.
+#[derive(Default)]
+struct Heart {
+    liveness: Liveness,
+    /// Messages sent and received at the last look.
+    messages: u64,
+    /// The processes have been told that nothing goes on.
+    hushed: bool,
 }
 
 impl Shard {
@@ -130,8 +141,9 @@ impl Shard {
             stream: RwLock::new(Some(Arc::new(stream))),
             watched: RwLock::new(None),
             flusher: RwLock::new(None),
+            reader: RwLock::new(None),
             session: RwLock::new(Weak::new()),
-            liveness: Mutex::default(),
+            heart: Mutex::default(),
         })
     }
 
@@ -167,11 +179,17 @@ impl Shard {
     /// Binds the flusher process. False when it is dead or the shard is closed.
     pub fn bind_flusher(&self, vm: Vm<'_>, pid: LocalPid) -> bool {
         *self.flusher.write() = Some(pid);
-        self.bind_reader(vm, pid)
+        self.needs(vm, pid)
     }
 
-    /// The session ends when the process dies. False when it is dead or the shard is closed.
+    /// Binds the reader process. False when it is dead or the shard is closed.
     pub fn bind_reader(&self, vm: Vm<'_>, pid: LocalPid) -> bool {
+        *self.reader.write() = Some(pid);
+        self.needs(vm, pid)
+    }
+
+    /// The session ends when the process dies.
+    fn needs(&self, vm: Vm<'_>, pid: LocalPid) -> bool {
         self.watched().is_some_and(|watched| watched.owner(vm, pid))
     }
 
@@ -238,18 +256,36 @@ impl Shard {
         let unread = self
             .stream()
             .is_some_and(|stream| stream.peek(&mut [0]).is_ok_and(|bytes| bytes > 0));
-        let verdict = self.liveness.lock().look(
+        let mut heart = self.heart.lock();
+        self.hush(vm, &mut heart);
+        let verdict = heart.liveness.look(
             now_ms,
             interval_ms,
             self.counters.received_bytes.load(Ordering::Relaxed),
             self.counters.sent_bytes.load(Ordering::Relaxed),
             unread,
         );
+        drop(heart);
         if verdict == Verdict::Tick {
             self.queue.trim();
             self.owe_tick(vm);
         }
         verdict
+    }
+
+    /// Tells the shard's processes, once, when no message has passed since the last look.
+    fn hush(&self, vm: Vm<'_>, heart: &mut Heart) {
+        let messages = self.counters.sent_messages.load(Ordering::Relaxed)
+            + self.counters.received_messages.load(Ordering::Relaxed);
+        let quiet = messages == heart.messages;
+        heart.messages = messages;
+        if quiet && !heart.hushed {
+            let hush = Immediate::of_atom(crate::wall::hush());
+            for pid in [self.flusher(), *self.reader.read()].into_iter().flatten() {
+                vm.send(pid, hush);
+            }
+        }
+        heart.hushed = quiet;
     }
 
     /// Closes the socket and drops what is queued; returns the bytes dropped.

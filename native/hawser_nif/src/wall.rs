@@ -8,9 +8,10 @@ rustler::atoms! {
     noroute,
     plain,
     system_limit,
-    // flush and recv; the first two are also the messages that wake their processes
+    // flush and recv; the first three are also the messages that wake their processes
     flush = "hawser_flush",
     recv = "hawser_recv",
+    hush = "hawser_idle",
     idle,
     more,
     wait,
