@@ -138,8 +138,7 @@ unbound(cast, {invite, From, Wish}, State, Data) ->
         true -> hawser_invitation:reply(From, {error, dialing}), keep_state_and_data;
         false -> accept(From, Wish, given_up(Data))
     end;
-unbound(cast, {your_turn, Party}, State, #peer{remote = Party})
-  when State =:= dialing; State =:= invited; State =:= backoff ->
+unbound(cast, {your_turn, Party}, State, #peer{remote = Party}) when State =:= dialing; State =:= backoff ->
     keep_state_and_data;
 unbound(cast, {your_turn, Party}, _, #peer{remote = Party} = Data) ->
     pause((given_up(Data))#peer{turn = true});

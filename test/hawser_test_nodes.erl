@@ -21,7 +21,7 @@
     hawser => boolean(),       % false: the application is not started
     env => #{atom() => term()},% the application's environment
     args => [string()],        % more arguments of the emulator
-    link => boolean()          % false: the node outlives the process that started it
+    link => boolean()          % false: the node is not stopped when the process that started it ends
 }.
 %% What the logger got from hawser on a node, without payloads.
 -type entry() :: #{level := logger:level(), report := map() | undefined, text := unicode:chardata()}.
@@ -37,7 +37,6 @@ start_node() ->
 %% distribution listens on the loopback address, its code path is the caller's.
 -spec start_node(options()) -> {peer(), node()}.
 start_node(Opts) ->
-    Start = case maps:get(link, Opts, true) of true -> start_link; false -> start end,
     Common = #{connection => standard_io, wait_boot => ?CALL_MS,
                args => emulator_arguments() ++ maps:get(args, Opts, [])},
     Named = case maps:get(alive, Opts, true) of
@@ -47,13 +46,25 @@ start_node(Opts) ->
         false ->
             Common
     end,
-    {ok, Peer, _} = peer:Start(Named),
+    {ok, Peer, _} = peer:start(Named),
+    _ = [stop_with(self(), Peer) || maps:get(link, Opts, true)],
     ok = call(Peer, ?MODULE, node_start_log, []),
     case maps:get(hawser, Opts, true) of
         true -> ok = start_hawser(Peer, maps:get(env, Opts, #{}));
         false -> set_env(Peer, maps:get(env, Opts, #{}))
     end,
     {Peer, call(Peer, erlang, node, [])}.
+
+%% Not a link: a test that fails would take the node down as a crash, with reports.
+stop_with(Starter, Peer) ->
+    spawn(fun() ->
+        Monitor = monitor(process, Starter),
+        Gone = monitor(process, Peer),
+        receive
+            {'DOWN', Monitor, process, Starter, _} -> peer:stop(Peer);
+            {'DOWN', Gone, process, Peer, _} -> ok
+        end
+    end).
 
 %% A node name nobody else has, for start_node(#{full_name => name("a")}).
 -spec name(string()) -> node().
@@ -76,7 +87,6 @@ stop(Peer) ->
 %% As kill -9 by the operating system: nothing on the node gets to clean up.
 -spec kill(peer()) -> ok.
 kill(Peer) ->
-    unlink(Peer),
     Monitor = monitor(process, Peer),
     OsPid = call(Peer, os, getpid, []),
     _ = os:cmd("kill -9 " ++ OsPid),
