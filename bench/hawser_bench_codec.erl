@@ -9,19 +9,30 @@
 -type cost() :: {EncodeNs :: float(), DecodeNs :: float(), Bytes :: non_neg_integer()}.
 -type row() :: #{term := string(), hawser := cost() | undefined, vm := cost()}.
 
-%% One row per term, measured on a fresh node.
+-define(CALLS, 50000).
+-define(ROUNDS, 5).
+
+%% One row per term, each figure the median of a few rounds, measured on a fresh node.
 -spec run(hawser_bench_nodes:options()) -> [row()].
 run(Nodes) ->
     Pair = #{sender := Node} = hawser_bench_nodes:start(Nodes),
     try
-        hawser_bench_nodes:call(Node, ?MODULE, rows, [100000], 120000)
+        hawser_bench_nodes:call(Node, ?MODULE, rows, [?CALLS], 120000)
     after
         hawser_bench_nodes:stop(Pair)
     end.
 
 -spec rows(pos_integer()) -> [row()].
 rows(N) ->
-    [#{term => Name, hawser => hawser(Term, N), vm => vm(Term, N)} || {Name, Term} <- terms()].
+    Rounds = [[{hawser(Term, N), vm(Term, N)} || {_Name, Term} <- terms()] || _ <- lists:seq(1, ?ROUNDS)],
+    [#{term => Name, hawser => middle(Ours), vm => middle(Vm)}
+     || {I, {Name, _Term}} <- lists:enumerate(terms()), {Ours, Vm} <- [lists:unzip([lists:nth(I, Round) || Round <- Rounds])]].
+
+middle([undefined | _]) ->
+    undefined;
+middle(Costs) ->
+    {Encodes, Decodes, [Bytes | _]} = lists:unzip3(Costs),
+    {hawser_bench_results:median(Encodes), hawser_bench_results:median(Decodes), Bytes}.
 
 terms() ->
     [{"three maps of ten atom fields", hawser_bench_workload:payload(atoms)},
@@ -33,8 +44,10 @@ hawser(Term, N) ->
     case code:ensure_loaded(hawser_nif) of
         {module, Module} ->
             _ = apply(Module, codec_bench, [Term, N div 10]),
-            {Encode, Decode, Bytes} = apply(Module, codec_bench, [Term, N]),
-            {float(Encode), float(Decode), Bytes};
+            case apply(Module, codec_bench, [Term, N]) of
+                {Encode, Decode, Bytes} -> {float(Encode), float(Decode), Bytes};
+                plain -> undefined
+            end;
         {error, _} ->
             undefined
     end.

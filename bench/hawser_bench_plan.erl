@@ -12,8 +12,10 @@
 %% `key` tells the cases of a section apart: writers, or the bytes of a message.
 -type 'case'() :: #{section := section(), key := pos_integer(), rounds := pos_integer(), workload := map()}.
 
--define(DEADLINE_MS, 90000).
+-define(DEADLINE_MS, 60000).
 -define(BUSY, 200).
+%% Bytes of large binaries for each message of a flood: 400,000 of them make 512 MiB.
+-define(LARGE_BYTES_EACH, 1342).
 
 -spec usage() -> string().
 usage() ->
@@ -89,10 +91,10 @@ section(consumer, Options) ->
 section(paced, #{rounds := R, writers := Writers, rate := Rate, total := Total} = Options) ->
     [#{section => paced, key => N, rounds => min(3, R), workload => (flood(N, Options#{total := Total div 3}))#{pace := {paced, Rate}}}
      || N <- Writers];
-section(large, #{rounds := R} = Options) ->
+section(large, #{rounds := R, total := Total} = Options) ->
     [#{section => large, key => Bytes, rounds => min(3, R),
-       workload => (flood(10, Options#{total := Megabytes * 1048576 div Bytes}))#{payload := {binary, Bytes}}}
-     || {Bytes, Megabytes} <- [{65536, 512}, {1048576, 512}]].
+       workload => (flood(10, Options#{total := Total * ?LARGE_BYTES_EACH div Bytes}))#{payload := {binary, Bytes}}}
+     || Bytes <- [65536, 1048576]].
 
 flood(N, #{total := Total}) ->
     #{writers => N, count => max(1, Total div N), pace => flood, payload => atoms, busy => {0, 0}, deadline_ms => ?DEADLINE_MS}.
