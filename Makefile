@@ -7,7 +7,7 @@ compile: install
 	rebar3 compile
 
 demo: install
-	bench/demo.sh
+	@bench/demo.sh
 
 test: install
 	@test/run.sh all
@@ -16,7 +16,7 @@ check: install
 	@test/run.sh check
 
 bench: compile
-	bench/run.sh
+	@bench/run.sh
 
 # The same suites on another OTP, in a chroot: make test-otp OTP=27 (or 29). Root only.
 test-otp: install

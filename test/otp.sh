@@ -91,8 +91,9 @@ rm -rf "$box/hawser"
 mkdir -p "$box/hawser"
 tree | tar -c --null -T - | tar -x -C "$box/hawser"
 cp priv/libhawser_nif.so "$box/hawser.so"
-run='epmd -daemon && cd /hawser && rebar3 ct "$@"'
-[ "$otp" = 27 ] && run+=' && test/consumers/run.sh'
+run='cd /hawser; status=0; epmd -daemon; rebar3 ct "$@" || status=1'
+[ "$otp" = 27 ] && run+='; test/consumers/run.sh || status=1'
+run+='; exit $status'
 log="_build/test-logs/otp$otp.log"
 mkdir -p "$(dirname "$log")"
 status=0
