@@ -19,6 +19,7 @@
     owner :: pid(),
     %% Told the owner that the shard is finished or lost.
     told = false :: boolean(),
+    priority = normal :: normal | high,
     waiting = queue:new() :: queue:queue(reference())
 }).
 
@@ -52,9 +53,9 @@ enqueue(Alias, first, Waiting) -> queue:in_r(Alias, Waiting).
 flush(#state{shard = Shard} = State0) ->
     case hawser_nif:flush(Shard) of
         idle ->
-            loop(wake(State0));
+            loop(pace(wake(State0)));
         more ->
-            State = wake(State0),
+            State = hurry(wake(State0)),
             erlang:yield(),
             flush(State);
         wait ->
@@ -64,6 +65,24 @@ flush(#state{shard = Shard} = State0) ->
         {lost, _} = Lost ->
             loop(tell(Lost, State0))
     end.
+
+%% The priority follows the backlog. Normal makes the batches large: whoever is ready to run adds to them first. But
+%% on a node whose schedulers are all taken, a flusher that waits its turn while callers wait for it would make each
+%% of them wait for two.
+pace(#state{waiting = Waiting} = State) ->
+    case queue:is_empty(Waiting) of
+        true -> prioritise(normal, State);
+        false -> prioritise(high, State)
+    end.
+
+hurry(State) ->
+    prioritise(high, State).
+
+prioritise(Priority, #state{priority = Priority} = State) ->
+    State;
+prioritise(Priority, State) ->
+    process_flag(priority, Priority),
+    State#state{priority = Priority}.
 
 tell(_What, #state{told = true} = State) ->
     State;

@@ -6,9 +6,13 @@
 //! never needs. The receiving side keeps a [`Table`]. Neither ever makes an atom or touches the VM.
 
 use crate::wire;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Id of an atom in the process-wide dictionary.
 pub type AtomId = u16;
+
+/// Atoms that may have an id: ids are two bytes on the wire, and so is the count of a batch's announcements.
+pub const MAX_ATOMS: usize = u16::MAX as usize;
 
 /// The order in which a shard's frames first used each atom. Written under the shard's lock.
 #[derive(Debug, Default)]
@@ -36,6 +40,38 @@ impl UsedAtoms {
         self.order
             .get(from..upto.min(self.order.len()))
             .unwrap_or(&[])
+    }
+}
+
+/// A bit for every atom that a shard's frames have used. Set under the shard's lock, read anywhere.
+#[derive(Debug)]
+pub struct UsedBits(Box<[AtomicU64]>);
+
+impl Default for UsedBits {
+    fn default() -> Self {
+        UsedBits(
+            (0..MAX_ATOMS.div_ceil(64))
+                .map(|_| AtomicU64::new(0))
+                .collect(),
+        )
+    }
+}
+
+impl UsedBits {
+    /// Has the atom been used?
+    #[inline(always)]
+    pub fn get(&self, id: AtomId) -> bool {
+        self.0
+            .get(usize::from(id) / 64)
+            .is_some_and(|word| word.load(Ordering::Relaxed) >> (id % 64) & 1 != 0)
+    }
+
+    /// Sets the bit; true when it was not set before.
+    pub fn set(&self, id: AtomId) -> bool {
+        let bit = 1 << (id % 64);
+        self.0
+            .get(usize::from(id) / 64)
+            .is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
     }
 }
 

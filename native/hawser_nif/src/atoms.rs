@@ -4,15 +4,12 @@
 //! the shared dictionary only the first time. Atoms are never collected by the VM, so neither are ids.
 
 use crate::vm::{Immediate, Vm};
-use hawser_core::dictionary::AtomId;
+use hawser_core::dictionary::{AtomId, MAX_ATOMS};
 use once_cell::sync::Lazy;
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-/// Ids are two bytes on the wire, and so is the count of a batch's announcements.
-pub const MAX_ATOMS: usize = u16::MAX as usize;
 
 const SLOTS: usize = 2048;
 const EMPTY: u32 = u32::MAX;

@@ -1,18 +1,18 @@
 //! The codec by itself: for the tests that compare it with the VM's, and for the benchmark that times it.
 
 use crate::decode::Decoder;
-use crate::encode::{Encoder, NATIVE_LIMIT, UsedBits};
+use crate::encode::{Encoder, NATIVE_LIMIT};
 use crate::pids::NodeIdentity;
 use crate::scratch::{self, Scratch};
 use crate::vm::{Immediate, Vm, Word};
 use crate::{atoms, session, wall};
-use hawser_core::dictionary::Table;
+use hawser_core::dictionary::{Table, UsedBits};
 use once_cell::sync::Lazy;
 use rustler::{Encoder as _, Env, Error, NifResult, Term};
 use std::time::Instant;
 
 /// Nothing has been used before: every atom of a term is announced.
-static NO_SHARD: Lazy<UsedBits> = Lazy::new(UsedBits::new);
+static NO_SHARD: Lazy<UsedBits> = Lazy::new(UsedBits::default);
 
 type Ends = ((String, u32), (String, u32));
 

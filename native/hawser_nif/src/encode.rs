@@ -6,9 +6,8 @@
 use crate::atoms::AtomCache;
 use crate::pids::{Belongs, NodeIdentity, PidTables};
 use crate::vm::{Immediate, Kind, Vm, Word};
-use hawser_core::dictionary::AtomId;
+use hawser_core::dictionary::{AtomId, UsedBits};
 use hawser_core::{etf, wire};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Longest term in hawser's own form. A longer one goes plain, so that no push holds a scheduler for long.
 pub const NATIVE_LIMIT: usize = 64 * 1024;
@@ -19,30 +18,6 @@ const STRING_MAX: usize = u16::MAX as usize;
 /// The term has to go plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain;
-
-/// A bit for every atom that a shard's frames have used. Set under the shard's lock, read anywhere.
-pub struct UsedBits(Box<[AtomicU64]>);
-
-impl UsedBits {
-    pub fn new() -> Self {
-        UsedBits(
-            (0..crate::atoms::MAX_ATOMS.div_ceil(64))
-                .map(|_| AtomicU64::new(0))
-                .collect(),
-        )
-    }
-
-    #[inline(always)]
-    pub fn get(&self, id: AtomId) -> bool {
-        self.0[usize::from(id) / 64].load(Ordering::Relaxed) >> (id % 64) & 1 != 0
-    }
-
-    /// Sets the bit; true when it was not set before.
-    pub fn set(&self, id: AtomId) -> bool {
-        let bit = 1 << (id % 64);
-        self.0[usize::from(id) / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
-    }
-}
 
 /// One walk: where it writes to, and whom it asks.
 pub struct Encoder<'l, 'a> {

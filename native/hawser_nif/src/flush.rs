@@ -184,7 +184,7 @@ fn release_acknowledged(shard: &Shard, outgoing: &mut Outgoing) {
         .store(unacked, Ordering::Relaxed);
 }
 
-fn batch(shard: &Shard, outgoing: &mut Outgoing, taken: crate::queue::Taken) {
+fn batch(shard: &Shard, outgoing: &mut Outgoing, taken: hawser_core::queue::Taken) {
     let now_ms = now_ms();
     let upto = taken.announce_upto;
     let fresh = shard.queue.used_range(outgoing.announced, upto);

@@ -1,5 +1,5 @@
 //! hawser's NIF. The files in the order of a message's way: `push` (with `encode`, `atoms`, `pids`) in the caller,
-//! `queue` in the shard, `flush` into the socket; `recv` (with `decode`) out of it. `session` and `shard` hold what
+//! the queue of hawser_core in the shard, `flush` into the socket; `recv` (with `decode`) out of it. `session` and `shard` hold what
 //! lives as long as a session, `session_nifs` lets its owner rule it, `control` is the door to the tokio control
 //! plane, `codec_nifs` shows the codec by itself, `vm` is the wall to the VM with all unsafe code in it.
 #![deny(unsafe_code)]
@@ -12,7 +12,6 @@ mod encode;
 mod flush;
 mod pids;
 mod push;
-mod queue;
 mod recv;
 mod scratch;
 mod session;

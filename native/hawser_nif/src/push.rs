@@ -2,12 +2,12 @@
 
 use crate::encode::{Encoder, NATIVE_LIMIT, Plain};
 use crate::pids::Belongs;
-use crate::queue::Pushed;
 use crate::scratch::{self, Scratch};
 use crate::session::Session;
 use crate::vm::{Immediate, Kind, Vm, Word};
 use crate::wall;
 use bytes::Bytes;
+use hawser_core::queue::Pushed;
 use hawser_core::{etf, wire};
 use rustler::{Atom, Encoder as _, Env, NifResult, Term};
 use std::sync::atomic::Ordering;

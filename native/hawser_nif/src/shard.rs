@@ -4,7 +4,6 @@
 //! the reader process owns `Incoming`. What one has to tell another goes through the atomics. No lock is held across
 //! the end of a call, and only the flusher's own one across a write.
 
-use crate::queue::{Pushed, Queue};
 use crate::session::{Limits, Session};
 use crate::vm::select::Watched;
 use crate::vm::term::LargeBinary;
@@ -13,6 +12,7 @@ use bytes::Bytes;
 use hawser_core::batch::{Inbox, Outbox};
 use hawser_core::dictionary::Table;
 use hawser_core::liveness::{Liveness, Verdict};
+use hawser_core::queue::{Pushed, Queue};
 use hawser_core::receive::Receiver;
 use hawser_core::wire;
 use parking_lot::{Mutex, RwLock};
