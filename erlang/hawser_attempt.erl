@@ -35,12 +35,12 @@
     | {refused, refusal()}.
 
 %% Asks the node to invite us.
--spec announce(place()) -> {ok, attempt()} | {error, busy | noconnection}.
+-spec announce(place()) -> {ok, attempt()} | {error, noconnection}.
 announce({_, _, Local} = Place) ->
     ask(announce, hawser_invitation:turn(Local), Place).
 
 %% Asks the node for its address and a secret, to dial it.
--spec invite(place()) -> {ok, attempt()} | {error, busy | noconnection}.
+-spec invite(place()) -> {ok, attempt()} | {error, noconnection}.
 invite({_, _, Local} = Place) ->
     ask(invite, hawser_invitation:wish(Local), Place).
 
@@ -49,7 +49,6 @@ ask(_, _, {_, none, _}) ->
 ask(Kind, Request, {Node, Type, _} = Place) ->
     case hawser_invitation:ask(Node, Type, Request) of
         {ok, Ref} -> {ok, #attempt{kind = Kind, place = Place, request = Ref}};
-        busy -> {error, busy};
         not_connected -> {error, noconnection}
     end.
 

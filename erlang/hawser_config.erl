@@ -59,7 +59,7 @@ defaults() ->
         max_unacked_bytes => 16 bsl 20,
         ack_every_bytes => 1 bsl 20,
         drain_timeout_ms => 5000,
-        max_dictionary_atoms => 65536,
+        max_dictionary_atoms => 65535,
         max_half_open => 128
     }.
 
@@ -97,7 +97,7 @@ check(ack_every_bytes, N) ->
 check(drain_timeout_ms, N) ->
     integer(N, 0, 3600000, "milliseconds, 0 to 3600000");
 check(max_dictionary_atoms, N) ->
-    integer(N, 0, 65536, "a number of atoms, 0 to 65536");
+    integer(N, 0, 65535, "a number of atoms, 0 to 65535");
 check(max_half_open, N) ->
     integer(N, 1, 65536, "a number of sockets, 1 to 65536");
 check(_, _) ->

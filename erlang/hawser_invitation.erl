@@ -62,18 +62,14 @@ own_terms() ->
 %% for a visible node {'DOWN', Ref, ...} when no directory runs there. A hidden
 %% node is not monitored: a C node closes its connection on a signal that it
 %% does not know. Never connects distribution and never waits for it.
--spec ask(node(), visible | hidden, request()) -> {ok, reference()} | busy | not_connected.
+-spec ask(node(), visible | hidden, request()) -> {ok, reference()} | not_connected.
 ask(Node, Type, Request) ->
     Directory = {hawser_directory, Node},
     case lists:member(Node, nodes(Type)) of
         true ->
             Ref = reply_address(Directory, Type),
-            Call = {'$gen_call', {self(), [alias | Ref]}, Request},
-            case erlang:send(Directory, Call, [noconnect, nosuspend]) of
-                ok -> {ok, Ref};
-                nosuspend -> abandon(Ref), busy;
-                noconnect -> abandon(Ref), not_connected
-            end;
+            ok = post(Directory, {'$gen_call', {self(), [alias | Ref]}, Request}),
+            {ok, Ref};
         false ->
             not_connected
     end.
@@ -96,14 +92,24 @@ answer({Id, Secret}, Local, Terms, Listened) ->
     #{id => Id, secret => Secret, party => Local, terms => Terms,
       host => Host, family => Family, port => Port}.
 
-%% Sends an answer without ever waiting for distribution: the node that asked
-%% has a deadline, and the invitation that it does not get runs out.
+%% Never waits for distribution. An answer that is lost with it is not missed:
+%% the node that asked has a deadline, and the invitation runs out.
 -spec reply(from(), {ok, answer()} | ok | {error, atom()}) -> ok.
 reply({_, [alias | Alias] = Tag}, Answer) when is_reference(Alias) ->
-    _ = erlang:send(Alias, {Tag, Answer}, [noconnect, nosuspend]),
-    ok;
+    post(Alias, {Tag, Answer});
 reply(_, _) ->
     ok.
+
+%% A busy distribution channel suspends a process of its own, which ends when
+%% the channel takes the message or breaks.
+post(Dest, Message) ->
+    case erlang:send(Dest, Message, [noconnect, nosuspend]) of
+        nosuspend ->
+            _ = spawn_link(fun() -> erlang:send(Dest, Message, [noconnect]) end),
+            ok;
+        _ ->
+            ok
+    end.
 
 %% What both nodes can live with.
 -spec terms(terms()) -> terms().

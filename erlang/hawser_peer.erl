@@ -183,8 +183,6 @@ pursue(#peer{turn = Turn} = Data) ->
 
 begun(State, {ok, Attempt}, Data) ->
     enter(State, Data#peer{attempt = Attempt}, connect_timeout_ms(), late);
-begun(_, {error, busy}, #peer{attempts = Attempts} = Data) ->
-    pause(Data#peer{attempts = Attempts + 1, last = distribution_busy});
 begun(_, {error, noconnection}, Data) ->
     judged({refused, noconnection}, Data).
 
@@ -326,8 +324,14 @@ session({lost, What}, up, Data) ->
     break({lost, What}, retry, Data);
 session({lost, _}, draining, #peer{reason = Reason, next = Next} = Data) ->
     break(Reason, Next, Data);
-session(closed, up, Data) ->
-    drain(peer_closed, held, hawser_config:get(drain_timeout_ms), Data);
+session({closed, Index}, up, #peer{live = Live} = Data) ->
+    ok = hawser_session:withdraw(Live),
+    ok = hawser_session:finish(Index, Live),
+    Draining = Data#peer{reason = peer_closed, next = held},
+    enter(draining, Draining, hawser_config:get(drain_timeout_ms), late);
+session({closed, Index}, draining, #peer{live = Live} = Data) ->
+    ok = hawser_session:finish(Index, Live),
+    session(finished, draining, Data);
 session(_, draining, #peer{live = Live} = Data) ->
     case hawser_session:all_done(Live) of true -> ended(Data); false -> {keep_state, Data} end;
 session(_, closing, #peer{live = Live} = Data) ->

@@ -4,7 +4,7 @@
 %% Never decides what follows from a report.
 -module(hawser_session).
 
--export([open/4, heard/2, tick/1, withdraw/1, finish/1, all_read/1, all_done/1, close/1]).
+-export([open/4, heard/2, tick/1, withdraw/1, finish/1, finish/2, all_read/1, all_done/1, close/1]).
 -export([handle/1, terms/1, age_ms/1]).
 
 -export_type([live/0, event/0, ends/0, counts/0]).
@@ -36,7 +36,7 @@
 %% closed: the peer has sent its last record on this shard. finished: ours is
 %% written. lost: a socket broke. died: one of our own processes.
 -type event() ::
-    closed
+    {closed, Index :: non_neg_integer()}
     | finished
     | {lost, {Index :: non_neg_integer(), Why :: term()}}
     | {malformed, {Index :: non_neg_integer(), What :: binary()}}
@@ -81,7 +81,7 @@ start(Shard, Index) ->
 %% Takes down what a message to the owner says about the session.
 -spec heard(term(), live()) -> {event(), live()} | other.
 heard({hawser_reader, Index, closed}, Live) ->
-    {closed, read(Index, Live)};
+    {{closed, Index}, read(Index, Live)};
 heard({hawser_reader, Index, {lost, Why}}, Live) ->
     {{lost, {Index, Why}}, read(Index, Live)};
 heard({hawser_reader, Index, {malformed, What}}, Live) ->
@@ -128,6 +128,12 @@ withdraw(#live{session = Session}) ->
 -spec finish(live()) -> ok.
 finish(#live{shards = Shards}) ->
     lists:foreach(fun(Shard) -> ok = hawser_nif:shard_finish(Shard) end, Shards).
+
+%% The same for the shard on which the peer is done: our last record tells it
+%% that everything it sent there is delivered.
+-spec finish(non_neg_integer(), live()) -> ok.
+finish(Index, #live{shards = Shards}) ->
+    hawser_nif:shard_finish(lists:nth(Index + 1, Shards)).
 
 %% Everything that the peer sent and that arrived is delivered.
 -spec all_read(live()) -> boolean().

@@ -85,7 +85,7 @@ good() ->
         {max_queue_bytes, 65536, 65536}, {max_unacked_bytes, 1 bsl 30, 1 bsl 30},
         {ack_every_bytes, 1024, 1024},
         {drain_timeout_ms, 0, 0}, {drain_timeout_ms, 3600000, 3600000},
-        {max_dictionary_atoms, 0, 0}, {max_dictionary_atoms, 65536, 65536},
+        {max_dictionary_atoms, 0, 0}, {max_dictionary_atoms, 65535, 65535},
         {max_half_open, 1, 1}, {max_half_open, 65536, 65536}
     ].
 
@@ -104,6 +104,6 @@ bad() ->
         {max_unacked_bytes, [0, 65535, 1 bsl 31]},
         {ack_every_bytes, [0, 1023, 1 bsl 31]},
         {drain_timeout_ms, [-1, infinity]},
-        {max_dictionary_atoms, [-1, 65537]},
+        {max_dictionary_atoms, [-1, 65536]},
         {max_half_open, [0, 65537, infinity]}
     ].

@@ -15,7 +15,7 @@
     await_itself/1, fallback_none/1, lying_peer/1, c_node/1
 ]).
 %% Run on the nodes.
--export([flood/2, sink/0, linked/1, lie/2, count/1, awaited/2]).
+-export([flood/2, sink/0, linked/1, lie/2, count/1, awaited/2, silent_directory/0]).
 
 -import(hawser_test_nodes, [
     start_node/0, start_node/1, call/4, stop/1, kill/1, name/1, start_hawser/1, start_hawser/2,
@@ -238,8 +238,10 @@ peer_process_killed(Config) ->
 
 directory_killed(Config) ->
     [{A, NodeA}, {B, NodeB}] = pair(Config),
+    ok = forget_logs(B),
     true = call(A, erlang, apply, [fun() -> exit(whereis(hawser_directory), kill) end, []]),
     _ = await_end(B, NodeA),
+    _ = await_log(B, up_with(NodeA), 30000),
     ok = await_session({B, NodeB}, {A, NodeA}).
 
 %% ---- a node's own name ----
@@ -352,10 +354,14 @@ await_deadline(_) ->
     {A, _} = start_node(),
     {B, NodeB} = start_node(#{hawser => false}),
     true = call(A, net_kernel, connect_node, [NodeB]),
-    _ = call(B, erlang, spawn, [erlang, apply, [fun() -> register(hawser_directory, self()), receive never -> ok end end, []]]),
+    ok = call(B, ?MODULE, silent_directory, []),
     {{error, timeout}, Ms} = call(A, ?MODULE, awaited, [NodeB, 300]),
     true = Ms >= 300 andalso Ms < 1300,
     {{error, timeout}, 0} = call(A, ?MODULE, awaited, [NodeB, 0]).
+
+silent_directory() ->
+    true = register(hawser_directory, spawn(fun() -> receive never -> ok end end)),
+    ok.
 
 awaited(Node, TimeoutMs) ->
     Start = erlang:monotonic_time(millisecond),
