@@ -3,7 +3,7 @@
 %% hawser_invitation call it. Never opens a socket.
 -module(hawser_address).
 
--export([listen_ip/0, dialled_at/1, resolvable/0, family/0]).
+-export([listen_ip/0, dialled_at/1, resolvable/0]).
 
 -export_type([family/0]).
 
@@ -49,7 +49,6 @@ resolvable() ->
     end.
 
 %% The family that distribution uses.
--spec family() -> family().
 family() ->
     case init:get_argument(proto_dist) of
         {ok, [["inet6" ++ _] | _]} -> inet6;

@@ -16,21 +16,26 @@ try_each([Check | Rest]) ->
     end;
 try_each([]) ->
     case hawser_sup:start_link() of
-        {error, {shutdown, {failed_to_start_child, _, {hawser, Sentence}}}} -> {error, {hawser, Sentence}};
+        {error, {shutdown, {failed_to_start_child, _, {shutdown, {hawser, Sentence}}}}} -> {error, {hawser, Sentence}};
         Other -> Other
     end.
 
-%% The stub's load fails when the library is missing or speaks another ABI.
+%% The stub's load fails when the library is missing or speaks another ABI; the
+%% code server has logged what the loader said.
 native() ->
     case code:ensure_loaded(hawser_nif) of
-        {module, hawser_nif} ->
-            ok;
-        {error, Reason} ->
-            {error, lists:flatten(io_lib:format(
-                "the native library ~ts is missing or does not fit this version (~tp): run `make compile`"
-                " (or `rebar3 compile`, `mix compile`) on this machine and start again",
-                [library(), Reason]))}
+        {module, hawser_nif} -> ok;
+        {error, _} -> {error, not_loaded(library())}
     end.
+
+not_loaded(Library) ->
+    What = case filelib:is_regular(Library) of
+        true -> "does not fit this version of hawser or this machine";
+        false -> "is missing"
+    end,
+    lists:flatten(io_lib:format(
+        "the native library ~ts ~ts: run `make compile` (or `rebar3 compile`, `mix compile`) on this"
+        " machine and start again", [Library, What])).
 
 library() ->
     case code:priv_dir(hawser) of

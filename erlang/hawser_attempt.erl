@@ -22,9 +22,9 @@
 
 -opaque attempt() :: #attempt{}.
 
-%% notsup: no hawser there, or one that cannot talk to this one. timeout: no
-%% answer. dialing: the other side is about to dial us.
--type refusal() :: notsup | noconnection | timeout | dialing.
+%% notsup: no hawser there, or one that cannot talk to this one. dialing: the
+%% other side is about to dial us.
+-type refusal() :: notsup | noconnection | dialing.
 
 %% failed: worth another attempt. refused: not before the other side moves.
 -type verdict() ::
@@ -116,10 +116,11 @@ dial(#{id := Id, secret := Secret, party := Remote, terms := #{shards := Shards}
             {failed, Reason}
     end.
 
-%% The owner's deadline has passed. A C node shows only by its silence.
--spec late(attempt()) -> verdict().
+%% The owner's deadline has passed. A C node shows only by its silence; a node
+%% that is merely slow may answer yet, and the attempt goes on: `unanswered`.
+-spec late(attempt()) -> verdict() | unanswered.
 late(#attempt{ticket = none, place = {_, hidden, _}}) -> {refused, notsup};
-late(#attempt{ticket = none}) -> {refused, timeout};
+late(#attempt{ticket = none}) -> unanswered;
 late(#attempt{kind = dial}) -> {failed, dial_timeout};
 late(#attempt{kind = accept}) -> {failed, invitation_expired}.
 

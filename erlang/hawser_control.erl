@@ -46,7 +46,7 @@ listening() ->
 
 %% ---- gen_server ----
 
--spec init([]) -> {ok, #state{}} | {stop, {hawser, string()}}.
+-spec init([]) -> {ok, #state{}} | {stop, {shutdown, {hawser, string()}}}.
 init([]) ->
     process_flag(trap_exit, true),
     ok = hawser_nif:dictionary_limit(hawser_config:get(max_dictionary_atoms)),
@@ -60,11 +60,15 @@ init([]) ->
                     {ok, #state{}};
                 {error, Reason} ->
                     ok = hawser_nif:runtime_stop(),
-                    {stop, {hawser, cannot_listen(Ip, Port, Reason)}}
+                    refused(cannot_listen(Ip, Port, Reason))
             end;
         {error, Reason} ->
-            {stop, {hawser, sentence("the native runtime does not start: ~ts", [Reason])}}
+            refused(sentence("the native runtime does not start: ~ts", [Reason]))
     end.
+
+%% A refusal, not a crash: hawser_app makes it the application's.
+refused(Sentence) ->
+    {stop, {shutdown, {hawser, Sentence}}}.
 
 %% A predecessor that was killed has left its runtime behind.
 start_runtime() ->

@@ -62,6 +62,7 @@ own_terms() ->
 %% for a visible node {'DOWN', Ref, ...} when no directory runs there. A hidden
 %% node is not monitored: a C node closes its connection on a signal that it
 %% does not know. Never connects distribution and never waits for it.
+-dialyzer({no_improper_lists, ask/3}).
 -spec ask(node(), visible | hidden, request()) -> {ok, reference()} | not_connected.
 ask(Node, Type, Request) ->
     Directory = {hawser_directory, Node},

@@ -115,11 +115,12 @@ dialing(Type, Event, Data) -> unbound(Type, Event, dialing, Data).
 invited(Type, Event, Data) -> unbound(Type, Event, invited, Data).
 
 %% The nodeup follows when the connector succeeds.
-connecting(info, {'EXIT', Pid, Result}, #peer{connector = Pid} = Data) ->
-    case Result of
-        {connected, true} -> {keep_state, Data#peer{connector = none}};
-        _ -> gone(Data#peer{connector = none})
-    end;
+connecting(info, {connected, Pid, true}, #peer{connector = Pid} = Data) ->
+    {keep_state, Data#peer{connector = none}};
+connecting(info, {connected, Pid, _}, #peer{connector = Pid} = Data) ->
+    gone(Data#peer{connector = none});
+connecting(info, {'EXIT', Pid, _}, #peer{connector = Pid} = Data) ->
+    gone(Data#peer{connector = none});
 connecting({timeout, {await, From}}, late, Data) ->
     case late(From, Data) of
         #peer{waiting = []} = Nobody -> gone(Nobody);
@@ -132,7 +133,10 @@ connecting(Type, Event, Data) ->
 unbound(info, Message, State, #peer{attempt = Attempt} = Data) when ?IS_ATTEMPT(State) ->
     judged(hawser_attempt:heard(Message, Attempt), Data);
 unbound(state_timeout, late, State, #peer{attempt = Attempt} = Data) when ?IS_ATTEMPT(State) ->
-    judged(hawser_attempt:late(Attempt), given_up(Data));
+    case hawser_attempt:late(Attempt) of
+        unanswered -> {keep_state, answer_waiting({error, timeout}, Data)};
+        Verdict -> judged(Verdict, given_up(Data))
+    end;
 unbound(cast, {invite, From, Wish}, State, Data) ->
     case (State =:= inviting orelse State =:= dialing) andalso is_smaller(Data) of
         true -> hawser_invitation:reply(From, {error, dialing}), keep_state_and_data;
@@ -241,7 +245,8 @@ connect(#peer{node = Node} = Data) ->
         {ok, never} ->
             gone(Data);
         _ ->
-            Connector = spawn_link(fun() -> exit({connected, net_kernel:connect_node(Node)}) end),
+            Owner = self(),
+            Connector = spawn_link(fun() -> Owner ! {connected, self(), net_kernel:connect_node(Node)} end),
             enter(connecting, Data#peer{connector = Connector})
     end.
 

@@ -2,16 +2,18 @@
 %% session is told once, and nothing but a session suffers from it.
 -module(hawser_session_SUITE).
 
+-include_lib("common_test/include/ct.hrl").
+
 -export([suite/0, all/0, groups/0, init_per_group/2, end_per_group/2]).
 -export([
     known_before_start/1, start_late/1, five_at_once/1, shards_differ/1, hidden_node/1,
     disconnect_and_await/1, disconnect_on_both/1, disconnect_unknown/1,
-    stop_delivers/1, stop_and_start_often/1, killed_node/1, restarted_node/1,
+    stop_delivers/1, stop_and_start_often/1, killed_node/1, stopped_node/1, restarted_node/1,
     distribution_lost/1, reader_killed/1, flusher_killed/1, peer_process_killed/1, directory_killed/1
 ]).
 -export([
     not_alive/1, becomes_alive/1, renamed/1, port_taken/1, ip_not_local/1, advertise_unresolvable/1,
-    bad_key/1, wrong_advertise/1, no_hawser_there/1, no_such_node/1, auto_connect_never/1, await_deadline/1,
+    bad_key/1, library_missing/1, wrong_advertise/1, no_hawser_there/1, no_such_node/1, auto_connect_never/1, await_deadline/1,
     await_itself/1, fallback_none/1, lying_peer/1, c_node/1
 ]).
 %% Run on the nodes.
@@ -31,7 +33,7 @@ all() ->
 groups() ->
     Lives = [
         known_before_start, start_late, disconnect_and_await, disconnect_on_both, stop_delivers,
-        stop_and_start_often, killed_node, restarted_node, distribution_lost, reader_killed,
+        stop_and_start_often, killed_node, stopped_node, restarted_node, distribution_lost, reader_killed,
         flusher_killed, peer_process_killed, directory_killed
     ],
     [
@@ -39,7 +41,7 @@ groups() ->
         {four_shards, [], Lives ++ [five_at_once, shards_differ, hidden_node]},
         {alone, [], [
             disconnect_unknown, not_alive, becomes_alive, renamed, port_taken, ip_not_local,
-            advertise_unresolvable, bad_key, wrong_advertise, no_hawser_there, no_such_node,
+            advertise_unresolvable, bad_key, library_missing, wrong_advertise, no_hawser_there, no_such_node,
             auto_connect_never, await_deadline, await_itself, fallback_none, lying_peer, c_node
         ]}
     ].
@@ -183,6 +185,23 @@ killed_node(Config) ->
     {error, noconnection} = call(A, hawser_directory, await, [NodeB, 10000]),
     #{node := NodeA, peers := #{}} = call(A, hawser_directory, info, []).
 
+%% A node that stands still is silent, which ends the session while distribution
+%% still takes the node for alive. It comes back soon after the node does.
+stopped_node(_) ->
+    Env = #{heartbeat_interval_ms => 100, connect_timeout_ms => 500},
+    Nodes = lists:keysort(2, [start_node(#{env => Env}) || _ <- [a, b]]),
+    _ = [begin
+        ok = await_session({X, NodeX}, {Y, NodeY}),
+        Pid = call(Y, os, getpid, []),
+        "" = os:cmd("kill -STOP " ++ Pid),
+        {silent, _} = await_end(X, NodeY),
+        {error, timeout} = call(X, hawser_directory, await, [NodeY, 1500]),
+        "" = os:cmd("kill -CONT " ++ Pid),
+        ok = await_session({X, NodeX}, {Y, NodeY}),
+        _ = [forget_logs(Peer) || Peer <- [X, Y]]
+    end || [{X, NodeX}, {Y, NodeY}] <- [Nodes, lists:reverse(Nodes)]],
+    ok.
+
 %% A new node of the same name gets a session of its own, from both sides of the order of names.
 restarted_node(Config) ->
     _ = [begin
@@ -304,9 +323,25 @@ bad_key(_) ->
     refused(#{shards => 0}, ["shards", "1 to 64"]),
     refused(#{shrads => 1}, ["shrads", "unknown"]).
 
+%% The code without its library, and with one that is none.
+library_missing(Config) ->
+    App = filename:join([?config(priv_dir, Config), "elsewhere", "hawser"]),
+    Ebin = filename:join(App, "ebin"),
+    Library = filename:join([App, "priv", "libhawser_nif.so"]),
+    ok = filelib:ensure_dir(filename:join(Ebin, "x")),
+    ok = filelib:ensure_dir(Library),
+    _ = [{ok, _} = file:copy(File, filename:join(Ebin, filename:basename(File)))
+         || File <- filelib:wildcard(filename:join(filename:dirname(code:which(hawser_app)), "hawser*.{beam,app}"))],
+    refused(#{}, [Library, "missing", "make compile"], ["-pa", Ebin]),
+    ok = file:write_file(Library, <<"not a library">>),
+    refused(#{}, [Library, "does not fit", "make compile"], ["-pa", Ebin]).
+
 %% The node goes on without hawser, and the reason says what to do.
 refused(Env, Words) ->
-    {A, _} = start_node(#{hawser => false, env => Env}),
+    refused(Env, Words, []).
+
+refused(Env, Words, Args) ->
+    {A, _} = start_node(#{hawser => false, env => Env, args => Args}),
     {error, {hawser, {{hawser, Sentence}, _}}} = call(A, application, ensure_all_started, [hawser]),
     [] = [Word || Word <- Words, string:find(Sentence, Word) =:= nomatch],
     stop(A).
