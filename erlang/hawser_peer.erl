@@ -14,9 +14,6 @@
 %%   closing     broken: what has arrived is still delivered, for a moment
 %%   backoff     a pause before the next attempt
 %%   held        ended on purpose: an await, a nodeup or the node's wish ends it
-%%
-%% The node with the smaller name invites and dials. After two failures it asks
-%% the other to, which then tries once.
 -module(hawser_peer).
 -behaviour(gen_statem).
 
@@ -47,11 +44,7 @@
     attempt = none :: none | hawser_attempt:attempt(),
     connector = none :: none | pid(),
     live = none :: none | hawser_session:live(),
-    %% Failures in a row, and those since the other side was asked to dial.
-    attempts = 0 :: non_neg_integer(),
-    failures = 0 :: non_neg_integer(),
-    %% The other side asked us to dial, whatever the names say.
-    turn = false :: boolean(),
+    redial :: hawser_redial:redial(),
     waiting = [] :: [gen_server:from()],
     %% Of the session that ends: who asked, why, and what comes after it.
     leaving = [] :: [gen_server:from()],
@@ -63,11 +56,6 @@
 
 -define(CLOSING_MS, 1000).
 -define(GRACE_MS, 1000).
-%% A session that lived this long was a success: the next attempt is at once.
--define(SETTLED_MS, 5000).
--define(BACKOFF_FIRST_MS, 100).
--define(BACKOFF_MOST_MS, 10000).
--define(FAILURES, 2).
 
 -define(IS_ATTEMPT(State),
     State =:= announcing; State =:= inviting; State =:= dialing; State =:= invited).
@@ -86,11 +74,12 @@ callback_mode() ->
     state_functions.
 
 -spec init({node(), hawser_invitation:party(), none | visible | hidden}) -> {ok, absent, #peer{}}.
-init({Node, Local, Connected}) ->
+init({Node, {Name, _, _} = Local, Connected}) ->
     process_flag(trap_exit, true),
     process_flag(priority, high),
+    Redial = hawser_redial:new(Name, Node),
     {next_state, absent, Data} =
-        enter(absent, #peer{node = Node, local = Local, connected = Connected}),
+        enter(absent, #peer{node = Node, local = Local, connected = Connected, redial = Redial}),
     {ok, absent, Data}.
 
 %% ---- without a session ----
@@ -137,17 +126,16 @@ unbound(state_timeout, late, State, #peer{attempt = Attempt} = Data) when ?IS_AT
         unanswered -> {keep_state, answer_waiting({error, timeout}, Data)};
         Verdict -> judged(Verdict, given_up(Data))
     end;
-unbound(cast, {invite, From, Wish}, State, Data) ->
-    case (State =:= inviting orelse State =:= dialing) andalso is_smaller(Data) of
+unbound(cast, {invite, From, Wish}, State, #peer{redial = Redial} = Data) ->
+    case (State =:= inviting orelse State =:= dialing) andalso hawser_redial:is_first(Redial) of
         true -> hawser_invitation:reply(From, {error, dialing}), keep_state_and_data;
         false -> accept(From, Wish, given_up(Data))
     end;
 unbound(cast, {your_turn, Party}, State, #peer{remote = Party}) when State =:= dialing; State =:= backoff ->
     keep_state_and_data;
-unbound(cast, {your_turn, Party}, _, #peer{remote = Party} = Data) ->
-    pause((given_up(Data))#peer{turn = true});
-unbound(cast, {your_turn, Party}, _, Data) ->
-    pause((given_up(Data))#peer{remote = Party, attempts = 0, turn = true});
+unbound(cast, {your_turn, Party}, _, #peer{remote = Remote, redial = Redial} = Data) ->
+    Asked = hawser_redial:asked(case Party of Remote -> Redial; _ -> hawser_redial:met_anew(Redial) end),
+    pause((given_up(Data))#peer{remote = Party, redial = Asked});
 unbound(cast, {nodeup, Type}, State, Data) ->
     Up = Data#peer{connected = Type},
     case State =:= absent orelse State =:= connecting orelse State =:= held of
@@ -179,8 +167,8 @@ with_timer(_, {stop, _, _} = Stop) -> Stop.
 
 %% ---- towards a session ----
 
-pursue(#peer{turn = Turn} = Data) ->
-    case Turn orelse is_smaller(Data) of
+pursue(#peer{redial = Redial} = Data) ->
+    case hawser_redial:is_ours(Redial) of
         true -> begun(inviting, hawser_attempt:invite(place(Data)), Data);
         false -> begun(announcing, hawser_attempt:announce(place(Data)), Data)
     end.
@@ -207,37 +195,39 @@ judged({failed, Reason}, Data) ->
     failed(Reason, Data#peer{attempt = none});
 judged(announced, Data) ->
     enter(absent, Data#peer{attempt = none}, patience_ms(), patience);
-judged({refused, dialing}, Data) ->
-    enter(absent, Data#peer{attempt = none, turn = false, last = dialing}, patience_ms(), patience);
-judged({refused, Refusal}, Data) ->
-    Refused = Data#peer{attempt = none, turn = false, last = Refusal},
-    enter(absent, answer_waiting({error, Refusal}, Refused)).
+judged({refused, Refusal}, #peer{redial = Redial} = Data) ->
+    Refused = Data#peer{attempt = none, redial = hawser_redial:refused(Redial), last = Refusal},
+    case Refusal of
+        dialing -> enter(absent, Refused, patience_ms(), patience);
+        _ -> enter(absent, answer_waiting({error, Refusal}, Refused))
+    end.
 
-open(Remote, #{shards := Shards} = Terms, Sockets, #peer{node = Node, local = Local} = Data) ->
+open(Remote, #{shards := Shards} = Terms, Sockets, #peer{node = Node, local = Local, redial = Redial} = Data) ->
     case hawser_session:open(Node, {Local, Remote}, Terms, Sockets) of
         {ok, Live} ->
             hawser_report:session_up(Node, Shards),
-            Up = answer_waiting(ok, Data#peer{live = Live, failures = 0, turn = false}),
+            Up = answer_waiting(ok, Data#peer{live = Live, redial = hawser_redial:up(Redial)}),
             with_timer(heartbeat(Up), enter(up, Up));
         {error, Reason} ->
             failed(Reason, Data)
     end.
 
-%% The dialer pauses and tries again, and now and then lets the other side try;
-%% the other side tells when it could not.
-failed(Reason, #peer{node = Node, attempts = Attempts, failures = Failures} = Data) ->
-    Failed = Data#peer{attempts = Attempts + 1, failures = Failures + 1, last = Reason, turn = false},
-    hawser_report:attempt_failed(Node, Attempts + 1, Reason),
-    case is_smaller(Data) andalso Failures + 1 < ?FAILURES of
-        true -> pause(Failed);
-        false -> begun(announcing, hawser_attempt:announce(place(Failed)), Failed#peer{failures = 0})
+%% The side that dials pauses and tries again, and now and then lets the other
+%% side try; the other side tells when it could not.
+failed(Reason, #peer{node = Node, redial = Redial} = Data) ->
+    {Next, Counted} = hawser_redial:failed(Redial),
+    hawser_report:attempt_failed(Node, hawser_redial:attempts(Counted), Reason),
+    Failed = Data#peer{redial = Counted, last = Reason},
+    case Next of
+        again -> pause(Failed);
+        other_side -> begun(announcing, hawser_attempt:announce(place(Failed)), Failed)
     end.
 
-pause(#peer{attempts = 0} = Data) ->
-    pursue(Data);
-pause(#peer{attempts = Attempts} = Data) ->
-    Full = min(?BACKOFF_FIRST_MS bsl min(Attempts - 1, 16), ?BACKOFF_MOST_MS),
-    enter(backoff, Data, Full div 2 + rand:uniform(Full div 2), again).
+pause(#peer{redial = Redial} = Data) ->
+    case hawser_redial:pause_ms(Redial) of
+        0 -> pursue(Data);
+        Ms -> enter(backoff, Data, Ms, again)
+    end.
 
 %% A process of its own connects distribution, no longer than somebody waits.
 connect(#peer{node = Node} = Data) ->
@@ -365,20 +355,19 @@ postponing({next_state, State, Data, Actions}) -> {next_state, State, Data, [pos
 postponing({next_state, State, Data}) -> {next_state, State, Data, [postpone]};
 postponing({stop, _, _} = Stop) -> Stop.
 
-ended(#peer{node = Node, live = Live, reason = Reason, leaving = Leaving, attempts = Attempts} = Data) ->
+ended(#peer{node = Node, live = Live, reason = Reason, leaving = Leaving, redial = Redial, next = Next} = Data) ->
     Counts = hawser_session:close(Live),
     hawser_report:session_ended(Node, Reason, Counts),
     lists:foreach(fun(From) -> gen_server:reply(From, ok) end, Leaving),
-    Tried = case hawser_session:age_ms(Live) >= ?SETTLED_MS of true -> 0; false -> Attempts + 1 end,
-    Data1 = Data#peer{live = none, leaving = [], reason = none, last = Reason, attempts = Tried},
-    after_session(Data#peer.next, Data1).
+    Counted = hawser_redial:ended(hawser_session:age_ms(Live), Redial),
+    after_session(Next, Data#peer{live = none, leaving = [], reason = none, last = Reason, redial = Counted}).
 
 after_session(stop, Data) -> gone(Data);
 after_session(_, #peer{connected = none} = Data) -> gone(Data);
-after_session(held, Data) -> enter(held, Data#peer{attempts = 0});
+after_session(held, #peer{redial = Redial} = Data) -> enter(held, Data#peer{redial = hawser_redial:rested(Redial)});
 after_session(absent, Data) -> enter(absent, Data);
-after_session(retry, Data) ->
-    case is_smaller(Data) of
+after_session(retry, #peer{redial = Redial} = Data) ->
+    case hawser_redial:is_first(Redial) of
         true -> pause(Data);
         false -> enter(absent, Data, patience_ms(), patience)
     end.
@@ -401,17 +390,14 @@ enter(State, Data, LimitMs, Content) ->
     {next_state, State, Entered} = enter(State, Data),
     {next_state, State, Entered, [{state_timeout, LimitMs, Content}]}.
 
-details(#peer{attempts = Attempts, last = Last, connected = Connected}) ->
-    #{attempts => Attempts, last => Last, connected => Connected}.
+details(#peer{redial = Redial, last = Last, connected = Connected}) ->
+    #{attempts => hawser_redial:attempts(Redial), last => Last, connected => Connected}.
 
 place(#peer{node = Node, connected = Connected, local = Local}) ->
     {Node, Connected, Local}.
 
 with_attempt(Attempt, Data) ->
     Data#peer{attempt = Attempt, remote = hawser_attempt:remote(Attempt)}.
-
-is_smaller(#peer{node = Node, local = {Name, _, _}}) ->
-    Name < atom_to_binary(Node).
 
 answer_waiting(Answer, #peer{waiting = Waiting} = Data) ->
     lists:foreach(fun(From) -> gen_server:reply(From, Answer) end, Waiting),
