@@ -55,7 +55,7 @@ defaults() ->
         heartbeat_interval_ms => 5000,
         connect_timeout_ms => 5000,
         max_message_bytes => 512 bsl 20,
-        max_queue_bytes => 4 bsl 20,
+        max_queue_bytes => 1 bsl 20,
         max_unacked_bytes => 16 bsl 20,
         ack_every_bytes => 1 bsl 20,
         drain_timeout_ms => 5000,

@@ -4,6 +4,7 @@ use crate::encode::{Encoder, NATIVE_LIMIT, Plain};
 use crate::pids::Belongs;
 use crate::scratch::{self, Scratch};
 use crate::session::Session;
+use crate::shard::Shard;
 use crate::vm::{Immediate, Kind, Vm, Word};
 use crate::wall;
 use bytes::Bytes;
@@ -61,7 +62,7 @@ fn push<'a>(env: Env<'a>, node: Term<'a>, to: Term<'a>, message: Term<'a>) -> Ni
             Err(NoFrame::BadDestination) => return Err(rustler::Error::BadArg),
         }
         let pushed = shard.push(vm, &scratch.frame, None, &scratch.fresh);
-        let percent = scratch.worked(scratch.frame.len());
+        let percent = scratch.worked(cost(shard, scratch.frame.len()));
         if percent > 0 {
             vm.consume(percent);
         }
@@ -121,6 +122,18 @@ fn push_plain<'a>(
 
 /// Plain terms shorter than this are copied into the segment; longer ones are referred to.
 const COPY_BELOW: usize = 4096;
+
+/// What a push counts for the scheduler, in bytes. With the queue half full it counts for more: the sender's time
+/// slice ends early, others have their turn, and a receiver gets its messages in many small bursts instead of few
+/// large ones, for which its heap would grow and stay grown.
+fn cost(shard: &Shard, bytes: usize) -> usize {
+    const CROWDED: usize = 8;
+    if shard.queue.room() < shard.limits.max_queue_bytes / 2 {
+        bytes * CROWDED
+    } else {
+        bytes
+    }
+}
 
 fn route<'a>(
     vm: Vm<'a>,

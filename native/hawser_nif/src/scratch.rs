@@ -46,7 +46,7 @@ fn new() -> Box<Scratch> {
     })
 }
 
-/// Bytes encoded or decoded that count as one percent of a time slice (10 microseconds).
+/// Encoded bytes that count as one percent of a time slice (10 microseconds).
 const BYTES_PER_PERCENT: usize = 1024;
 
 impl Scratch {
