@@ -1,7 +1,7 @@
 %% A peer that speaks hawser's protocol without hawser: it asks a node's
 %% directory for an invitation, authenticates with gen_tcp and crypto, and
 %% then sends and receives raw records. Written from the diagram in
-%% native/hawser_core/src/handshake.rs. invite/2 and directory/1 run on a
+%% native/hawser_core/src/handshake.rs. invite/2 and directory/2 run on a
 %% distributed node that does not run hawser; the rest runs anywhere, each
 %% socket in the process that opened it. Test code only.
 -module(hawser_raw_peer).
@@ -11,7 +11,7 @@
 %% The handshake in pieces, for those who break it.
 -export([open/1, hello/3, challenge/4, proof/3, accept/0, handshake_frame/1, refusal/1, nonce/0]).
 %% The accepting end.
--export([directory/1, answer_hello/3]).
+-export([directory/2, answer_hello/3]).
 
 -export_type([invitation/0, conn/0]).
 
@@ -124,31 +124,30 @@ refusal(Socket) ->
 
 %% ---- the accepting end ----
 
-%% On the node itself: answers every invite with this invitation (an id, a
-%% secret, a port) for as long as the process that is started lives. Says yes
-%% to everything else that is asked.
--spec directory(#{id := <<_:128>>, secret := <<_:256>>, port := inet:port_number()}) -> {pid(), party()}.
-directory(Invitation) ->
+%% On the node itself, for its life: gives Dialer's hawser this invitation (an
+%% id, a secret, a port) as often as it asks. Other nodes, which the kernel
+%% connects too, are told to wait.
+-spec directory(node(), #{id := <<_:128>>, secret := <<_:256>>, port := inet:port_number()}) -> {pid(), party()}.
+directory(Dialer, Invitation) ->
     Local = {atom_to_binary(node()), erlang:system_info(creation), incarnation()},
     Caller = self(),
     Pid = spawn(fun() ->
         true = register(hawser_directory, self()),
         Caller ! {self(), ready},
-        directory_loop(Invitation#{party => Local, host => <<"127.0.0.1">>, family => inet})
+        directory_loop(Dialer, Invitation#{party => Local, host => <<"127.0.0.1">>, family => inet})
     end),
     receive {Pid, ready} -> {Pid, Local} end.
 
-directory_loop(Answer) ->
+directory_loop(Dialer, Answer) ->
     receive
-        {'$gen_call', From, {invite, 1, #{terms := Terms}}} ->
-            gen_server:reply(From, {ok, Answer#{terms => Terms#{shards => 1}}}),
-            directory_loop(Answer);
+        {'$gen_call', {Pid, _} = From, {invite, 1, #{terms := Terms}}} when node(Pid) =:= Dialer ->
+            gen_server:reply(From, {ok, Answer#{terms => Terms#{shards => 1}}});
+        {'$gen_call', From, {invite, 1, _}} ->
+            gen_server:reply(From, {error, dialing});
         {'$gen_call', From, _} ->
-            gen_server:reply(From, ok),
-            directory_loop(Answer);
-        stop ->
-            ok
-    end.
+            gen_server:reply(From, ok)
+    end,
+    directory_loop(Dialer, Answer).
 
 %% A Challenge with its mac, of the version and with the nonce given.
 -spec challenge(invitation(), binary(), non_neg_integer(), <<_:256>>) -> {Head :: binary(), Whole :: binary()}.

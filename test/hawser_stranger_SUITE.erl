@@ -318,7 +318,7 @@ node_dials_strangers(Config) ->
         {ok, Listener} = gen_tcp:listen(0, [binary, {active, false}, {ip, {127, 0, 0, 1}}, {nodelay, true}]),
         {ok, Port} = inet:port(Listener),
         Invitation = #{id => binary:part(nonce(), 0, 16), secret => nonce(), port => Port},
-        {_, Acceptor} = hawser_test_nodes:call(Far, hawser_raw_peer, directory, [Invitation]),
+        {_, Acceptor} = hawser_test_nodes:call(Far, hawser_raw_peer, directory, [VictimNode, Invitation]),
         Dialer = {atom_to_binary(VictimNode), hawser_test_nodes:call(Victim, erlang, system_info, [creation]),
                   hawser_test_nodes:call(Victim, hawser_nif, incarnation, [])},
         Agreed = Invitation#{shards => 1, dialer => Dialer, acceptor => Acceptor},
