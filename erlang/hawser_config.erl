@@ -26,9 +26,13 @@ load() ->
         {error, _} = Error -> Error
     end.
 
+%% The default when the application was never started: a send is then what `!' is.
 -spec get(key()) -> term().
 get(Key) ->
-    maps:get(Key, persistent_term:get(?STORE)).
+    case persistent_term:get(?STORE, undefined) of
+        #{Key := Value} -> Value;
+        undefined -> maps:get(Key, defaults())
+    end.
 
 %% Fills in the defaults and checks every key and what keys ask of each other.
 -spec validate(#{term() => term()}) -> {ok, config()} | {error, string()}.

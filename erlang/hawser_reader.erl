@@ -70,6 +70,7 @@ deliver([]) ->
     ok.
 
 %% The owner ends this process when it has heard all of the session's readers.
+-spec finish(term(), whose()) -> no_return().
 finish(End, {Index, Owner}) ->
     Owner ! {?MODULE, Index, End},
     receive

@@ -24,8 +24,14 @@ static TYPE: AtomicPtr<ErlNifResourceType> = AtomicPtr::new(std::ptr::null_mut()
 type OwnerDown = Box<dyn Fn(Vm<'_>) + Send + Sync>;
 
 struct Inside {
-    stream: Mutex<Option<Arc<TcpStream>>>,
+    state: Mutex<State>,
     on_owner_down: OwnerDown,
+}
+
+struct State {
+    stream: Option<Arc<TcpStream>>,
+    /// The VM was asked to let go: selecting again would take the descriptor away from its stop callback.
+    stopping: bool,
 }
 
 /// A socket registered with the VM's poller.
@@ -77,7 +83,7 @@ unsafe extern "C" fn stop(
     _is_direct: c_int,
 ) {
     // SAFETY: the VM calls back with a live resource of our type.
-    drop(unsafe { inside(object) }.stream.lock().take());
+    drop(unsafe { inside(object) }.state.lock().stream.take());
 }
 
 unsafe extern "C" fn down(
@@ -112,7 +118,10 @@ impl Watched {
                 return None;
             }
             object.cast::<Inside>().write(Inside {
-                stream: Mutex::new(Some(stream)),
+                state: Mutex::new(State {
+                    stream: Some(stream),
+                    stopping: false,
+                }),
                 on_owner_down: Box::new(on_owner_down),
             });
             Some(Watched(object))
@@ -138,11 +147,11 @@ impl Watched {
 
     fn arm(&self, vm: Vm<'_>, direction: c_int, message: Immediate) -> bool {
         // SAFETY: the resource is live.
-        let guard = unsafe { inside(self.0) }.stream.lock();
-        let Some(stream) = guard.as_ref() else {
+        let state = unsafe { inside(self.0) }.state.lock();
+        let Some(stream) = state.stream.as_ref().filter(|_| !state.stopping) else {
             return false;
         };
-        // SAFETY: the descriptor is open, since `guard` holds the stream; the message is an immediate. Selecting does
+        // SAFETY: the descriptor is open, since `state` holds the stream; the message is an immediate. Selecting does
         // not call back, so holding the lock is harmless.
         unsafe {
             sys::enif_select_x(
@@ -160,9 +169,14 @@ impl Watched {
     /// Ends the selection; the VM then lets go of the descriptor. Idempotent.
     pub fn stop(&self, vm: Vm<'_>) {
         // SAFETY: the resource is live.
-        let Some(stream) = unsafe { inside(self.0) }.stream.lock().clone() else {
-            return;
+        let stream = {
+            let mut state = unsafe { inside(self.0) }.state.lock();
+            if std::mem::replace(&mut state.stopping, true) {
+                return;
+            }
+            state.stream.clone()
         };
+        let Some(stream) = stream else { return };
         let no_reference = Immediate::of_atom(rustler::types::atom::undefined());
         // SAFETY: the descriptor is open, since `stream` holds it; no lock is held, since `stop` may run at once.
         unsafe {
