@@ -8,9 +8,50 @@ use crate::vm::kept::{Kept, KeptTerm};
 use crate::vm::{Immediate, Kind, Vm, Word};
 use hawser_core::etf::{self, Pid};
 
-const SLOTS: usize = 4096;
+/// Slots of a table at first, and at the most: one grows while it is asked for more than it can hold.
+const FEWEST: usize = 256;
+const MOST: usize = 16 * 1024;
 /// Kept terms after which the environment that holds them is emptied.
-const KEEP_AT_MOST: usize = 8192;
+const KEEP_AT_MOST: usize = 2 * MOST;
+
+/// A direct-mapped table: an entry's place is its hash, and a newcomer takes the place of who stood there.
+struct Slots<T> {
+    slots: Vec<Option<T>>,
+    misses: usize,
+}
+
+impl<T: Copy> Slots<T> {
+    fn new() -> Self {
+        Slots {
+            slots: vec![None; FEWEST],
+            misses: 0,
+        }
+    }
+
+    #[inline]
+    fn get(&self, hash: usize) -> Option<T> {
+        self.slots
+            .get(hash & (self.slots.len() - 1))
+            .copied()
+            .flatten()
+    }
+
+    /// Takes an entry that was missed. A table in which most is missed gets four times the room, empty.
+    fn put(&mut self, hash: usize, entry: T) {
+        self.misses += 1;
+        if self.misses > 4 * self.slots.len() && self.slots.len() < MOST {
+            let more = 4 * self.slots.len();
+            *self = Slots {
+                slots: vec![None; more],
+                misses: 0,
+            };
+        }
+        let at = hash & (self.slots.len() - 1);
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = Some(entry);
+        }
+    }
+}
 
 /// Name and creation of a node at one time; `epoch` differs whenever one of them does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,10 +86,10 @@ struct Decoded<T> {
 
 /// One thread's tables.
 pub struct PidTables {
-    own_out: Box<[(usize, Numbers)]>,
-    own_in: Box<[Option<Decoded<Immediate>>]>,
-    peer_out: Box<[Option<(KeptTerm, u32, Belongs)>]>,
-    peer_in: Box<[Option<Decoded<KeptTerm>>]>,
+    own_out: Slots<(Immediate, Numbers)>,
+    own_in: Slots<Decoded<Immediate>>,
+    peer_out: Slots<(KeptTerm, u32, Belongs)>,
+    peer_in: Slots<Decoded<KeptTerm>>,
     kept: Kept,
     kept_count: usize,
 }
@@ -56,10 +97,10 @@ pub struct PidTables {
 impl PidTables {
     pub fn new() -> Self {
         PidTables {
-            own_out: vec![(0, Numbers { id: 0, serial: 0 }); SLOTS].into_boxed_slice(),
-            own_in: vec![None; SLOTS].into_boxed_slice(),
-            peer_out: vec![None; SLOTS].into_boxed_slice(),
-            peer_in: vec![None; SLOTS].into_boxed_slice(),
+            own_out: Slots::new(),
+            own_in: Slots::new(),
+            peer_out: Slots::new(),
+            peer_in: Slots::new(),
             kept: Kept::new(),
             kept_count: 0,
         }
@@ -68,12 +109,15 @@ impl PidTables {
     /// Id and serial of a pid of this node.
     #[inline]
     pub fn own_numbers(&mut self, vm: Vm<'_>, pid: Immediate) -> Option<(u32, u32)> {
-        let slot = &mut self.own_out[(pid.bits() >> 4) & (SLOTS - 1)];
-        if slot.0 != pid.bits() {
-            let Pid { id, serial, .. } = external(vm, pid.word())?;
-            *slot = (pid.bits(), Numbers { id, serial });
+        let hash = pid.bits() >> 4;
+        if let Some((known, Numbers { id, serial })) = self.own_out.get(hash)
+            && known == pid
+        {
+            return Some((id, serial));
         }
-        Some((slot.1.id, slot.1.serial))
+        let Pid { id, serial, .. } = external(vm, pid.word())?;
+        self.own_out.put(hash, (pid, Numbers { id, serial }));
+        Some((id, serial))
     }
 
     /// The pid of this node with these numbers. `None` when the node is not `own` any more.
@@ -85,26 +129,27 @@ impl PidTables {
         id: u32,
         serial: u32,
     ) -> Option<Word<'a>> {
-        let slot = &mut self.own_in[spread(id, serial)];
-        match slot {
-            Some(d) if d.id == id && d.serial == serial && d.epoch == own.epoch => {
-                Some(d.term.word())
-            }
-            _ => {
-                let word = decode(vm, own, id, serial)?;
-                if vm.kind(word) != Kind::LocalPid {
-                    return None;
-                }
-                let term = vm.immediate(word)?;
-                *slot = Some(Decoded {
-                    id,
-                    serial,
-                    epoch: own.epoch,
-                    term,
-                });
-                Some(word)
-            }
+        let hash = spread(id, serial);
+        if let Some(d) = self.own_in.get(hash)
+            && (d.id, d.serial, d.epoch) == (id, serial, own.epoch)
+        {
+            return Some(d.term.word());
         }
+        let word = decode(vm, own, id, serial)?;
+        if vm.kind(word) != Kind::LocalPid {
+            return None;
+        }
+        let term = vm.immediate(word)?;
+        self.own_in.put(
+            hash,
+            Decoded {
+                id,
+                serial,
+                epoch: own.epoch,
+                term,
+            },
+        );
+        Some(word)
     }
 
     /// Where a pid that is not this node's belongs, seen from a session with `peer`.
@@ -115,8 +160,8 @@ impl PidTables {
         pid: Word<'a>,
         peer: &NodeIdentity,
     ) -> Option<Belongs> {
-        let at = vm.hash(pid) as usize & (SLOTS - 1);
-        if let Some((kept, epoch, belongs)) = self.peer_out[at]
+        let hash = vm.hash(pid) as usize;
+        if let Some((kept, epoch, belongs)) = self.peer_out.get(hash)
             && epoch == peer.epoch
             && self.kept.same(kept, pid)
         {
@@ -134,7 +179,7 @@ impl PidTables {
             Belongs::Elsewhere
         };
         let kept = self.keep(pid);
-        self.peer_out[at] = Some((kept, peer.epoch, belongs));
+        self.peer_out.put(hash, (kept, peer.epoch, belongs));
         Some(belongs)
     }
 
@@ -147,8 +192,8 @@ impl PidTables {
         id: u32,
         serial: u32,
     ) -> Option<Word<'a>> {
-        let at = spread(id, serial);
-        if let Some(d) = self.peer_in[at]
+        let hash = spread(id, serial);
+        if let Some(d) = self.peer_in.get(hash)
             && (d.id, d.serial, d.epoch) == (id, serial, peer.epoch)
             && let Some(word) = self.kept.copy(d.term, vm)
         {
@@ -156,12 +201,15 @@ impl PidTables {
         }
         let word = decode(vm, peer, id, serial)?;
         let term = self.keep(word);
-        self.peer_in[at] = Some(Decoded {
-            id,
-            serial,
-            epoch: peer.epoch,
-            term,
-        });
+        self.peer_in.put(
+            hash,
+            Decoded {
+                id,
+                serial,
+                epoch: peer.epoch,
+                term,
+            },
+        );
         Some(word)
     }
 
@@ -176,7 +224,7 @@ impl PidTables {
 }
 
 fn spread(id: u32, serial: u32) -> usize {
-    (id ^ serial.wrapping_mul(0x9E37_79B1)) as usize & (SLOTS - 1)
+    (id ^ serial.wrapping_mul(0x9E37_79B1)) as usize
 }
 
 fn external(vm: Vm<'_>, pid: Word<'_>) -> Option<Pid> {

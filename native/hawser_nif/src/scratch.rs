@@ -47,7 +47,7 @@ fn new() -> Box<Scratch> {
 }
 
 /// Encoded bytes that count as one percent of a time slice (10 microseconds).
-const BYTES_PER_PERCENT: usize = 1024;
+const BYTES_PER_PERCENT: usize = 4096;
 
 impl Scratch {
     /// Notes work; answers the percent of a time slice to report now, 0 for nothing yet.
