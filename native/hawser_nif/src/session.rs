@@ -28,6 +28,8 @@ pub struct Dropped {
     pub unknown_name: AtomicU64,
     pub stale_alias: AtomicU64,
     pub queued_at_close_bytes: AtomicU64,
+    /// Sent, and not known to have arrived.
+    pub unacked_at_close_bytes: AtomicU64,
 }
 
 /// One session.
@@ -95,10 +97,14 @@ impl Session {
         self.closed.store(true, Ordering::Release);
         self.down();
         for shard in &self.shards {
-            let bytes = shard.close(vm) as u64;
-            self.dropped
+            let cut = shard.close(vm);
+            let dropped = &self.dropped;
+            dropped
                 .queued_at_close_bytes
-                .fetch_add(bytes, Ordering::Relaxed);
+                .fetch_add(cut.queued as u64, Ordering::Relaxed);
+            dropped
+                .unacked_at_close_bytes
+                .fetch_add(cut.unacked as u64, Ordering::Relaxed);
         }
     }
 

@@ -168,6 +168,10 @@ fn session_info(env: Env<'_>, session: ResourceArc<SessionRef>) -> NifResult<Ter
                 wall::queued_at_close_bytes(),
                 read(&dropped.queued_at_close_bytes),
             ),
+            (
+                wall::unacked_at_close_bytes(),
+                read(&dropped.unacked_at_close_bytes),
+            ),
         ],
     )?;
     numbers(

@@ -288,9 +288,9 @@ impl Shard {
         heart.hushed = quiet;
     }
 
-    /// Closes the socket and drops what is queued; returns the bytes dropped.
-    pub fn close(&self, vm: Vm<'_>) -> usize {
-        let dropped = self.queue.close();
+    /// Closes the socket and drops everything that was on its way.
+    pub fn close(&self, vm: Vm<'_>) -> Cut {
+        let queued = self.queue.close();
         let stream = self.stream.write().take();
         if let Some(stream) = stream {
             // The peer hears of it at once; the descriptor closes when nobody is in a call on it.
@@ -300,6 +300,26 @@ impl Shard {
         if let Some(watched) = watched {
             watched.stop(vm);
         }
-        dropped
+        // A thread's route cache may hold the shard for long: its memory goes now.
+        let ended = Outgoing {
+            finished: true,
+            ..Outgoing::default()
+        };
+        let outgoing = std::mem::replace(&mut *self.outgoing.lock(), ended);
+        let mut incoming = self.incoming.lock();
+        (incoming.rest, incoming.large, incoming.atoms) = (Vec::new(), None, Table::default());
+        incoming
+            .end
+            .get_or_insert(End::Lost("the session has ended".to_owned()));
+        Cut {
+            queued,
+            unacked: outgoing.outbox.unacked_bytes(),
+        }
     }
+}
+
+/// Bytes that a close dropped: never sent, and sent without an acknowledgement.
+pub struct Cut {
+    pub queued: usize,
+    pub unacked: usize,
 }

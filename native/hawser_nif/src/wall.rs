@@ -45,6 +45,7 @@ rustler::atoms! {
     unknown_name,
     stale_alias,
     queued_at_close_bytes,
+    unacked_at_close_bytes,
     dictionary_atoms,
     atoms_sent_as_text,
 }
