@@ -116,6 +116,13 @@ enum State {
     Skip {
         rest: usize,
     },
+    /// In a frame that is skipped, `left` bytes before its end; the others are of what follows it.
+    SkipFrame {
+        left: usize,
+        rest: usize,
+        number: BatchNumber,
+        bytes: usize,
+    },
 }
 
 /// Where one connection's parsing stands.
@@ -204,6 +211,12 @@ impl Receiver {
                 self.announcement(bytes, left, rest, number)
             }
             State::Skip { rest } => Ok(self.skip(bytes, rest)),
+            State::SkipFrame {
+                left,
+                rest,
+                number,
+                bytes: so_far,
+            } => Ok(self.skip_frame(bytes, left, rest, number, so_far)),
         }
     }
 
@@ -317,19 +330,29 @@ impl Receiver {
         }
         let total = wire::FRAME_HEAD + length;
         let rest = rest.checked_sub(total).ok_or(Malformed::BadLength)?;
+        if !is_known(kind) {
+            if kind & wire::SKIPPABLE == 0 {
+                return Err(Malformed::UnknownFrame(kind));
+            }
+            // However long it is, nothing of it is kept.
+            self.state = State::SkipFrame {
+                left: length,
+                rest,
+                number,
+                bytes: so_far + total,
+            };
+            return Ok(Step::Item(Item::Skipped, wire::FRAME_HEAD));
+        }
         if bytes.len() < total {
             return Ok(Step::Need(total));
         }
-        let item = match parse_frame(kind, fields.take(length)?)? {
-            Some(frame) => Item::Frame(frame),
-            None => Item::Skipped,
-        };
+        let frame = parse_frame(kind, fields.take(length)?)?;
         self.state = State::Frames {
             rest,
             number,
             bytes: so_far + total,
         };
-        Ok(Step::Item(item, total))
+        Ok(Step::Item(Item::Frame(frame), total))
     }
 
     fn skip(&mut self, bytes: &[u8], rest: usize) -> Step<'static> {
@@ -339,17 +362,54 @@ impl Receiver {
         } else {
             State::Skip { rest: rest - taken }
         };
-        if taken == 0 && rest > 0 {
-            Step::Need(1)
+        skipped(taken, rest)
+    }
+
+    fn skip_frame(
+        &mut self,
+        input: &[u8],
+        left: usize,
+        rest: usize,
+        number: BatchNumber,
+        bytes: usize,
+    ) -> Step<'static> {
+        let taken = left.min(input.len());
+        self.state = if taken == left {
+            State::Frames {
+                rest,
+                number,
+                bytes,
+            }
         } else {
-            Step::Item(Item::Skipped, taken)
-        }
+            State::SkipFrame {
+                left: left - taken,
+                rest,
+                number,
+                bytes,
+            }
+        };
+        skipped(taken, left)
     }
 }
 
-/// Takes a frame's content apart; `None` for an optional kind of a later version.
+fn skipped(taken: usize, of: usize) -> Step<'static> {
+    if taken == 0 && of > 0 {
+        Step::Need(1)
+    } else {
+        Step::Item(Item::Skipped, taken)
+    }
+}
+
+fn is_known(frame_kind: u8) -> bool {
+    matches!(
+        frame_kind & !wire::FRAME_PLAIN,
+        wire::FRAME_TO_PID | wire::FRAME_TO_NAME | wire::FRAME_TO_ALIAS
+    )
+}
+
+/// Takes the content of a frame of a known kind apart.
 #[inline]
-pub fn parse_frame(kind: u8, content: &[u8]) -> Result<Option<Frame<'_>>, Malformed> {
+pub fn parse_frame(kind: u8, content: &[u8]) -> Result<Frame<'_>, Malformed> {
     let mut fields = Fields(content);
     let to = match kind & !wire::FRAME_PLAIN {
         wire::FRAME_TO_PID => Destination::Pid {
@@ -373,14 +433,13 @@ pub fn parse_frame(kind: u8, content: &[u8]) -> Result<Option<Frame<'_>>, Malfor
             let length = fields.u16()?;
             Destination::Alias(fields.take(usize::from(length))?)
         }
-        _ if kind & wire::SKIPPABLE != 0 => return Ok(None),
         _ => return Err(Malformed::UnknownFrame(kind)),
     };
-    Ok(Some(Frame {
+    Ok(Frame {
         to,
         plain: kind & wire::FRAME_PLAIN != 0,
         term: fields.0,
-    }))
+    })
 }
 
 /// A name that the VM will take as an atom: UTF-8, at most 255 characters.

@@ -286,6 +286,46 @@ fn unknown_kinds_end_the_session_unless_they_may_be_skipped() {
 }
 
 #[test]
+fn a_frame_that_may_be_skipped_is_not_waited_for() {
+    for (kind, length) in [(0x84, 0), (0xc4, 5), (0x81, MAX_FRAME)] {
+        let message = Sent::NameId {
+            id: 1,
+            term: vec![106],
+        };
+        let mut frames = wire::frame_head(kind, length as u32).to_vec();
+        frames.extend(vec![0xff; length]);
+        message.write(&mut frames);
+        let mut bytes = Vec::new();
+        let head = BatchHead {
+            ack: 0,
+            number: 1,
+            age_ms: 0,
+            announcement_count: 0,
+        };
+        wire::write_batch_head(&head, &[], frames.len(), &mut bytes);
+        bytes.extend_from_slice(&frames);
+        let items = feed(&bytes, 7).unwrap();
+        assert_eq!(items[1], format!("{:?}", Item::Frame(message.frame())));
+        let end = Item::BatchEnd {
+            number: 1,
+            bytes: frames.len(),
+        };
+        assert_eq!(items[2..], [format!("{end:?}")]);
+
+        let (mut receiver, mut inbox) = (Receiver::new(MAX_FRAME), Inbox::default());
+        let mut at = 0;
+        while at < wire::BATCH_HEAD + wire::FRAME_HEAD {
+            match receiver.next(&bytes[at..wire::BATCH_HEAD + wire::FRAME_HEAD], &mut inbox) {
+                Ok(Step::Item(_, taken)) => at += taken,
+                other => panic!("{other:?} of frame kind {kind}"),
+            }
+        }
+    }
+    let unknown = one_frame(0x44, MAX_FRAME as u32);
+    assert_eq!(feed(&unknown, 100), Err(Malformed::UnknownFrame(0x44)));
+}
+
+#[test]
 fn a_frame_may_not_reach_beyond_its_batch() {
     let mut bytes = batch(
         1,
