@@ -165,13 +165,8 @@ is_party({Name, Creation, <<_:16/binary>>}, Node) when is_binary(Name), is_integ
 is_party(_, _) ->
     false.
 
-are_terms(#{shards := Shards} = Terms) when is_integer(Shards), Shards >= 1, Shards =< 64 ->
-    lists:all(
-        fun(Key) ->
-            case Terms of
-                #{Key := N} -> is_integer(N) andalso N > 0 andalso N =< 16#7FFFFFFF;
-                _ -> false
-            end
-        end, ?TERMS);
-are_terms(_) ->
-    false.
+%% What would be refused in this node's own configuration is refused from another node.
+are_terms(Terms) ->
+    Wished = maps:with(?TERMS, Terms),
+    lists:all(fun(Key) -> is_integer(maps:get(Key, Wished, none)) end, ?TERMS) andalso
+        element(1, hawser_config:validate(Wished)) =:= ok.

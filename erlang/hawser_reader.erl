@@ -59,10 +59,12 @@ deliver([[To | Message] | Rest]) ->
     To ! Message,
     deliver(Rest);
 deliver([{To, Plain} | Rest]) ->
-    try binary_to_term(Plain) of
-        Message ->
+    try binary_to_term(Plain, [used]) of
+        {Message, Used} when Used =:= byte_size(Plain) ->
             To ! Message,
-            deliver(Rest)
+            deliver(Rest);
+        {_, _} ->
+            {malformed, <<"bytes behind a plain term">>}
     catch
         error:badarg -> {malformed, <<"a plain term that the VM does not take">>}
     end;

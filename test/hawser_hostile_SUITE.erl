@@ -221,11 +221,11 @@ plain_terms(Config) ->
             <<>>, <<131>>, <<130, 106>>, <<106>>, <<131, 68, 0>>, <<131, 1>>, <<131, 104, 2, 106>>,
             <<131, 108, 16#FFFFFFFF:32>>, <<131, 105, 16#FFFFFFFF:32>>, <<131, 116, 16#FFFFFFFF:32>>,
             <<131, 109, 16#FFFFFFFF:32>>, <<131, 111, 16#FFFFFFFF:32, 0>>, <<131, 70, 16#7FF8:16, 0:48>>,
-            <<131, 119, 1, 16#FF>>,
+            <<131, 119, 1, 16#FF>>, <<131, 106, 106>>,
             <<131, (binary:copy(<<104, 1>>, 50000))/binary>>
         ],
         plain_breaks(Attacked, "plain term", Broken),
-        plain_breaks(Attacked, "plain term", [binary:copy(<<131>>, 200000)]),
+        plain_breaks(Attacked, "plain term", [<<131, 109, 200000:32, 0:(200001 * 8)>>, binary:copy(<<131>>, 200000)]),
         term_breaks(Attacked, "embedded", [embedded(Bytes) || Bytes <- Broken, byte_size(Bytes) < 50000])
     end).
 

@@ -183,7 +183,7 @@ every_kind_of_term(Config) ->
 %% For a peer that reads nothing and acknowledges nothing, the node keeps no more than its limits say.
 deaf(Config) ->
     with_node(Config, fun(#{stranger := {_, StrangerNode}, victim := {Victim, _}} = Attacked) ->
-        [Conn] = session(Attacked, #{max_unacked_bytes => 2 * ?MAX_MESSAGE}),
+        [Conn] = session(Attacked, #{max_unacked_bytes => 2 * ?MAX_MESSAGE, ack_every_bytes => ?MAX_MESSAGE}),
         ok = call(Victim, hawser, await, [StrangerNode, 5000]),
         Bytes = call(Victim, ?MODULE, node_fill, [{somebody, StrangerNode}, binary:copy(<<7>>, 10000)]),
         true = Bytes >= ?MAX_MESSAGE andalso Bytes < 16 * ?MAX_MESSAGE,

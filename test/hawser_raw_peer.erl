@@ -40,7 +40,7 @@ connect(Node, Opts) ->
 invite(Node, Opts) ->
     Local = {atom_to_binary(node()), erlang:system_info(creation), incarnation()},
     Terms = maps:merge(#{shards => 1, heartbeat_interval_ms => 600000, max_message_bytes => 16#7FFFFFFF,
-                         max_unacked_bytes => 16#7FFFFFFF, ack_every_bytes => 16#7FFFFFFF}, Opts),
+                         max_unacked_bytes => 16#7FFFFFFF, ack_every_bytes => 16#0FFFFFFF}, Opts),
     Wish = {invite, 1, #{party => Local, terms => Terms}},
     {ok, Answer} = gen_server:call({hawser_directory, Node}, Wish, ?ANSWER_MS),
     #{id := Id, secret := Secret, party := Remote, terms := #{shards := Shards}, host := Host, port := Port} = Answer,
