@@ -216,11 +216,9 @@ fn the_receiver_reads_the_golden_records() -> Result<(), Failure> {
         message(name(300), false, &[106]),
         end(3, 9),
         begin(5, 4, 0),
-        Item::Skipped,
         message(name(1), false, &[106]),
         end(4, 10 + 9),
         Item::Tick { ack: 6 },
-        Item::Skipped,
         Item::Tick { ack: 7 },
         Item::Close {
             ack: 7,
@@ -235,17 +233,24 @@ fn the_receiver_reads_the_golden_records() -> Result<(), Failure> {
     ];
     let (mut receiver, mut inbox) = (Receiver::new(10_000), Inbox::default());
     let mut rest = stream.as_slice();
-    for item in expected {
-        match receiver
-            .next(rest, &mut inbox)
-            .map_err(|bad| bad.to_string())?
-        {
-            Step::Item(got, taken) => {
-                assert_eq!(got, item);
-                rest = &rest[taken..];
+    let mut next = || -> Result<Item<'_>, Failure> {
+        loop {
+            match receiver
+                .next(rest, &mut inbox)
+                .map_err(|bad| bad.to_string())?
+            {
+                // What is skipped may be given out in parts.
+                Step::Item(Item::Skipped, taken) => rest = &rest[taken..],
+                Step::Item(item, taken) => {
+                    rest = &rest[taken..];
+                    return Ok(item);
+                }
+                Step::Need(bytes) => panic!("needs {bytes} bytes"),
             }
-            Step::Need(bytes) => panic!("{bytes} bytes for {item:?}"),
         }
+    };
+    for item in expected {
+        assert_eq!(next()?, item);
     }
     assert!(rest.is_empty());
     Ok(())
