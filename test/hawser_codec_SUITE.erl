@@ -96,7 +96,7 @@ lengths(_) ->
         ?NATIVE_LIMIT = byte_size(Bytes),
         plain = round_trip(made(Kind, ?NATIVE_LIMIT + 1), Ends)
     end || {Kind, Overhead} <- Sizes],
-    equal = round_trip(lists:duplicate(65535, $x), Ends),
+    equal = round_trip(lists:duplicate(65533, $x), Ends),
     _ = [plain = round_trip(Term, Ends) || Term <- [
         lists:duplicate(65536, $x), lists:duplicate(65536, []), lists:seq(1, 40000),
         list_to_tuple(lists:duplicate(40000, 1)), maps:from_list([{N, N} || N <- lists:seq(1, 20000)]), 1 bsl 600000,

@@ -4,7 +4,7 @@
 %% that a test can wait for one instead of sleeping. Test code only.
 -module(hawser_test_nodes).
 
--export([start_node/0, start_node/1, stop/1, kill/1, call/4, call/5]).
+-export([start_node/0, start_node/1, stop/1, kill/1, freeze/1, thaw/1, call/4, call/5]).
 -export([start_hawser/1, start_hawser/2, stop_hawser/1]).
 -export([await_session/2, await_session/3, await_end/2, await_log/3, forget_logs/1, logs/1]).
 -export([name/1]).
@@ -91,6 +91,25 @@ kill(Peer) ->
     OsPid = call(Peer, os, getpid, []),
     _ = os:cmd("kill -9 " ++ OsPid),
     receive {'DOWN', Monitor, process, Peer, _} -> ok end.
+
+%% Stopped by the operating system, sockets and all, until it is thawed or the process that asked for it ends.
+-spec freeze(peer()) -> Frozen :: pid().
+freeze(Peer) ->
+    OsPid = call(Peer, os, getpid, []),
+    Caller = self(),
+    "" = os:cmd("kill -STOP " ++ OsPid),
+    spawn(fun() ->
+        Monitor = monitor(process, Caller),
+        receive
+            {thaw, Caller} -> "" = os:cmd("kill -CONT " ++ OsPid), Caller ! {self(), thawed};
+            {'DOWN', Monitor, process, Caller, _} -> os:cmd("kill -CONT " ++ OsPid)
+        end
+    end).
+
+-spec thaw(Frozen :: pid()) -> ok.
+thaw(Frozen) ->
+    Frozen ! {thaw, self()},
+    receive {Frozen, thawed} -> ok end.
 
 -spec call(peer(), module(), atom(), [term()]) -> term().
 call(Peer, M, F, A) ->
