@@ -31,8 +31,8 @@ groups() ->
     ],
     [{one_shard, [], Cases}, {four_shards, [], Cases}].
 
-init_per_group(one_shard, Config) -> [{env, ?NARROW#{shards => 1}} | Config];
-init_per_group(four_shards, Config) -> [{env, ?NARROW#{shards => 4}} | Config].
+init_per_group(one_shard, Config) -> [{env, maps:put(shards, 1, ?NARROW)} | Config];
+init_per_group(four_shards, Config) -> [{env, maps:put(shards, 4, ?NARROW)} | Config].
 
 end_per_group(_, _) ->
     ok.
@@ -150,7 +150,7 @@ exit_trapped(Config) ->
     Trapping = do(A, Worker, fun() ->
         Victims = all_waiting([spawn_monitor(fun() ->
             process_flag(trap_exit, true),
-            ok = hawser_stream:stream(self(), Receiver, ?PLAN#{count => 1}),
+            ok = hawser_stream:stream(self(), Receiver, maps:put(count, 1, ?PLAN)),
             {messages, Messages} = process_info(self(), messages),
             exit({had, Messages})
         end) || Receiver <- Receivers]),

@@ -4,7 +4,7 @@
 
 -export([records/1, announcements/1]).
 
--export_type([record/0, frame/0, announcement/0]).
+-export_type([wire_record/0, frame/0, announcement/0]).
 
 -type announcement() :: {Id :: 0..65535, Name :: binary()}.
 -type frame() :: #{
@@ -13,7 +13,7 @@
     plain := boolean(),
     term := binary()
 }.
--type record() :: #{
+-type wire_record() :: #{
     kind := batch | tick | close | skipped,
     ack := non_neg_integer(),
     number => pos_integer(), age_ms => non_neg_integer(), announcements => [announcement()], frames => [frame()],
@@ -23,7 +23,7 @@
 -define(FINISHED, 1).
 
 %% All of a stream's records.
--spec records(binary()) -> [record()].
+-spec records(binary()) -> [wire_record()].
 records(<<Length:32, Record:Length/binary, Rest/binary>>) ->
     <<Kind, 0, Ack:64, Body/binary>> = Record,
     [maps:put(ack, Ack, record(Kind, Body)) | records(Rest)];
