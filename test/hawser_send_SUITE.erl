@@ -190,7 +190,7 @@ too_long(_) ->
     ok = call(A, erlang, apply, [fun() ->
         _ = [begin
             Longest = hawser:send(To, Longest),
-            [] = [{Name, Opts} || {Name, TooLong} <- too_long_ones(Limit), Opts <- [[], [[nosuspend]]],
+            [] = [{Which, Opts} || {Which, TooLong} <- too_long_ones(Limit), Opts <- [[], [[nosuspend]]],
                                   outcome(fun send/2, hawser, [To, TooLong | Opts]) =/= {error, system_limit}],
             ok = hawser:send(To, next, [])
         end || To <- [Pid, Name, Alias]],
