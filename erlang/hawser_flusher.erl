@@ -41,7 +41,7 @@ loop(State) ->
             flush(State);
         {wait, Alias, Place} when is_reference(Alias) ->
             Waiting = enqueue(Alias, Place, State#state.waiting),
-            loop(wake(State#state{waiting = Waiting}));
+            loop(wake_on(State#state{waiting = Waiting}));
         hawser_idle ->
             erlang:hibernate(?MODULE, loop, [State])
     end.
@@ -53,7 +53,7 @@ enqueue(Alias, first, Waiting) -> queue:in_r(Alias, Waiting).
 flush(#state{shard = Shard} = State0) ->
     case hawser_nif:flush(Shard) of
         idle ->
-            loop(pace(wake(State0)));
+            loop(pace(wake_on(State0)));
         more ->
             State = hurry(wake(State0)),
             erlang:yield(),
@@ -90,22 +90,34 @@ tell(What, #state{owner = Owner, index = Index} = State) ->
     Owner ! {?MODULE, Index, What},
     State#state{told = true}.
 
-wake(#state{waiting = Waiting} = State) ->
+%% Wakes a group now and, if that leaves somebody waiting, another one in the next turn: the woken ones may all have died,
+%% and then no push of theirs would bring the flusher back.
+wake_on(State) ->
+    Callers = callers(State),
+    #state{waiting = Waiting} = Woken = wake(Callers, State),
+    _ = [self() ! hawser_flush || Callers > 0, not queue:is_empty(Waiting)],
+    Woken.
+
+wake(State) ->
+    wake(callers(State), State).
+
+wake(Callers, #state{waiting = Waiting} = State) ->
+    State#state{waiting = woken(Callers, Waiting)}.
+
+%% How many of those who wait there is room for.
+callers(#state{shard = Shard, waiting = Waiting}) ->
     case queue:is_empty(Waiting) of
-        true ->
-            State;
-        false ->
-            Callers = min(hawser_nif:shard_room(State#state.shard) div ?ROOM_PER_CALLER, ?CALLERS_AT_ONCE),
-            State#state{waiting = wake(Callers, Waiting)}
+        true -> 0;
+        false -> min(hawser_nif:shard_room(Shard) div ?ROOM_PER_CALLER, ?CALLERS_AT_ONCE)
     end.
 
-wake(0, Waiting) ->
+woken(0, Waiting) ->
     Waiting;
-wake(Callers, Waiting0) ->
+woken(Callers, Waiting0) ->
     case queue:out(Waiting0) of
         {{value, Alias}, Waiting} ->
             Alias ! {Alias, room},
-            wake(Callers - 1, Waiting);
+            woken(Callers - 1, Waiting);
         {empty, Waiting} ->
             Waiting
     end.

@@ -1,6 +1,6 @@
 //! Whether a shard owes its peer a tick, and whether the peer has been silent for too long.
 //!
-//! The session's owner asks once per interval and passes the time in. Counters of bytes are compared, not clocks of
+//! The session's owner asks once per interval and passes the time in. Counters are compared, not clocks of
 //! arrival, so the hot path keeps no time. A reader that was not scheduled is not a dead peer: the owner tells
 //! whether bytes are waiting unread.
 
@@ -34,7 +34,8 @@ struct Heard {
 }
 
 impl Liveness {
-    /// Looks at a shard. `received` and `written` are its byte counters, `unread` tells of bytes in the socket.
+    /// Looks at a shard. `received` counts the bytes that arrived, `written` the batches that were sent (a tick is none, so
+    /// a quiet shard ticks at every look), `unread` tells of bytes in the socket.
     pub fn look(
         &mut self,
         now_ms: u64,

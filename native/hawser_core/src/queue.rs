@@ -1,7 +1,8 @@
 //! What callers have encoded and the flusher has not taken: frames in segments, in the order of their pushes.
 //!
-//! The lock is held to copy a frame and to swap lists, never to allocate a segment, to encode or to write. The queue
-//! knows whether the flusher has been told that there is work: the push that finds it idle has to kick it.
+//! The lock is held to copy a frame and to move lists of pieces, never to allocate a segment, to encode or to write. A
+//! push that finds room goes ahead of callers that wait for it: they are woken in the order they came, and one that
+//! finds the room taken keeps its place. The queue knows whether the flusher has been told that there is work: the push that finds it idle has to kick it.
 
 use crate::dictionary::{AtomId, UsedAtoms, UsedBits};
 use bytes::{Bytes, BytesMut};
@@ -209,6 +210,14 @@ impl Queue {
         self.inner.lock().used.range(from, upto).to_vec()
     }
 
+    /// Ends an empty queue: nothing is to be sent any more. False, and nothing changed, when something is queued.
+    pub fn finish(&self) -> bool {
+        let mut inner = self.inner.lock();
+        let empty = inner.open.is_empty() && inner.full.is_empty();
+        inner.closed |= empty;
+        empty
+    }
+
     /// Ends the queue and drops what is in it; returns how many bytes that was.
     pub fn close(&self) -> usize {
         let dropped = {
@@ -303,6 +312,17 @@ mod tests {
             (queue.push(b"x", None, &[]), queue.poke()),
             (Pushed::Closed, false)
         );
+    }
+
+    #[test]
+    fn a_queue_is_finished_when_it_is_empty_and_takes_nothing_then() {
+        let queue = queue();
+        queue.push(b"a", None, &[]);
+        assert!(!queue.finish());
+        assert_eq!(taken(&queue), [b"a".to_vec()]);
+        assert!(queue.finish());
+        assert_eq!(queue.push(b"b", None, &[]), Pushed::Closed);
+        assert_eq!(queue.close(), 0);
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl AtomCache {
     #[inline(always)]
     pub fn id(&mut self, vm: Vm<'_>, atom: Immediate) -> Option<AtomId> {
         let bits = atom.bits();
-        let slot = &mut self.slots[(bits >> 6) & (SLOTS - 1)];
+        let slot = self.slots.get_mut((bits >> 6) & (SLOTS - 1))?;
         if slot.0 != bits || slot.1 == EMPTY {
             *slot = (bits, look_up(vm, atom));
         }

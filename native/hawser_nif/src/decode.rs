@@ -259,7 +259,7 @@ impl<'l, 'a> Decoder<'l, 'a> {
         Ok(self.vm.make_list(&elements))
     }
 
-    /// Integers of up to eight bytes; longer ones are embedded by the encoder.
+    /// Integers of up to eight bytes; terms with longer ones go plain.
     fn big(&mut self) -> Result<Word<'a>, BadTerm> {
         let [length, sign] = self.array()?;
         let digits = self.take(usize::from(length))?;
@@ -268,9 +268,12 @@ impl<'l, 'a> Decoder<'l, 'a> {
             .get_mut(..digits.len())
             .ok_or(BadTerm::UnknownTag(etf::SMALL_BIG))?
             .copy_from_slice(digits);
-        let magnitude = i128::from(u64::from_le_bytes(magnitude));
-        let value = if sign == 0 { magnitude } else { -magnitude };
-        let value = i64::try_from(value).map_err(|_| BadTerm::UnknownTag(etf::SMALL_BIG))?;
+        let magnitude = u64::from_le_bytes(magnitude);
+        if sign == 0 {
+            return Ok(self.vm.make_u64(magnitude));
+        }
+        let value = i64::try_from(-i128::from(magnitude))
+            .map_err(|_| BadTerm::UnknownTag(etf::SMALL_BIG))?;
         Ok(self.vm.make_integer(value))
     }
 

@@ -46,9 +46,11 @@ impl<'a> Encoder<'_, 'a> {
         match self.vm.kind(word) {
             Kind::Atom => self.atom(word),
             Kind::Small(value) => self.integer(value),
-            Kind::Integer => match self.vm.int64(word) {
-                Some(value) => self.integer(value),
-                None => return self.embed(word),
+            Kind::Integer => match (self.vm.int64(word), self.vm.uint64(word)) {
+                (Some(value), _) => self.integer(value),
+                (None, Some(value)) => self.big(value, false),
+                // Its size is not known beforehand.
+                (None, None) => return Err(Plain),
             },
             Kind::Nil => self.out.push(etf::NIL),
             Kind::LocalPid => {
@@ -113,14 +115,17 @@ impl<'a> Encoder<'_, 'a> {
             let [a, b, c, d] = word.to_be_bytes();
             self.out.extend_from_slice(&[etf::INTEGER, a, b, c, d]);
         } else {
-            let magnitude = value.unsigned_abs().to_le_bytes();
-            let length = 8 - (value.unsigned_abs().leading_zeros() / 8) as usize;
-            let sign = u8::from(value < 0);
-            self.out
-                .extend_from_slice(&[etf::SMALL_BIG, length as u8, sign]);
-            self.out
-                .extend_from_slice(magnitude.get(..length).unwrap_or(&magnitude));
+            self.big(value.unsigned_abs(), value < 0);
         }
+    }
+
+    fn big(&mut self, magnitude: u64, negative: bool) {
+        let digits = magnitude.to_le_bytes();
+        let length = 8 - (magnitude.leading_zeros() / 8) as usize;
+        self.out
+            .extend_from_slice(&[etf::SMALL_BIG, length as u8, u8::from(negative)]);
+        self.out
+            .extend_from_slice(digits.get(..length).unwrap_or(&digits));
     }
 
     fn numbers(&mut self, tag: u8, id: u32, serial: u32) {

@@ -133,49 +133,60 @@ fn advance(outgoing: &mut Outgoing, mut bytes: usize) {
 
 /// Makes the next record pending. False when there is nothing to send.
 fn next_record(shard: &Shard, outgoing: &mut Outgoing) -> bool {
-    if outgoing.finished {
-        return false;
-    }
-    release_acknowledged(shard, outgoing);
-    if outgoing.outbox.unacked_bytes() >= shard.limits.max_unacked_bytes {
-        let known = shard.acked.load(Ordering::SeqCst);
-        let still = || {
-            shard.acked.load(Ordering::SeqCst) == known && !shard.owes_tick.load(Ordering::SeqCst)
-        };
-        if shard.queue.stall(still) {
-            return false;
+    while !outgoing.finished {
+        let acked = shard.acked.load(Ordering::SeqCst);
+        release_acknowledged(shard, outgoing, acked);
+        if outgoing.outbox.unacked_bytes() < shard.limits.max_unacked_bytes {
+            let idle = || {
+                !shard.owes_tick.load(Ordering::SeqCst) && !shard.finishing.load(Ordering::SeqCst)
+            };
+            if let Some(taken) = shard.queue.take(idle) {
+                batch(shard, outgoing, taken);
+                return true;
+            }
+            if idle() {
+                return false;
+            }
+        } else {
+            // An acknowledgement that comes after this look finds the shard stalled, and kicks.
+            let nothing_new = || {
+                shard.acked.load(Ordering::SeqCst) == acked
+                    && !shard.owes_tick.load(Ordering::SeqCst)
+            };
+            if shard.queue.stall(nothing_new) {
+                return false;
+            }
         }
-        release_acknowledged(shard, outgoing);
-    } else {
-        let idle =
-            || !shard.owes_tick.load(Ordering::SeqCst) && !shard.finishing.load(Ordering::SeqCst);
-        if let Some(taken) = shard.queue.take(idle) {
-            batch(shard, outgoing, taken);
+        if let Some(record) = control_record(shard, outgoing) {
+            outgoing.pending.push_back(Bytes::from(record));
             return true;
         }
     }
-    let ack = shard.taken.load(Ordering::SeqCst);
+    false
+}
+
+/// The tick that is owed, or the close record when it is asked for and nothing is queued any more.
+fn control_record(shard: &Shard, outgoing: &mut Outgoing) -> Option<Vec<u8>> {
     let mut record = Vec::new();
+    // First the debt is cleared, then what it was owed for is read: what comes in between is owed anew.
     if shard.owes_tick.swap(false, Ordering::SeqCst) {
-        wire::write_tick(ack, &mut record);
-    } else if shard.finishing.load(Ordering::SeqCst) && shard.queue.bytes() == 0 {
+        wire::write_tick(shard.taken.load(Ordering::SeqCst), &mut record);
+    } else if shard.finishing.load(Ordering::SeqCst)
+        && outgoing.outbox.unacked_bytes() < shard.limits.max_unacked_bytes
+        && shard.queue.finish()
+    {
+        let ack = shard.taken.load(Ordering::SeqCst);
         wire::write_close(ack, CloseReason::Finished, "", &mut record);
         outgoing.finished = true;
     } else {
-        return outgoing.outbox.unacked_bytes() < shard.limits.max_unacked_bytes
-            && shard.queue.bytes() > 0
-            && next_record(shard, outgoing);
+        return None;
     }
-    outgoing.pending.push_back(Bytes::from(record));
-    true
+    Some(record)
 }
 
-fn release_acknowledged(shard: &Shard, outgoing: &mut Outgoing) {
+fn release_acknowledged(shard: &Shard, outgoing: &mut Outgoing, acked: wire::BatchNumber) {
     // The reader has checked that the peer does not acknowledge what was never sent.
-    let acked = shard
-        .acked
-        .load(Ordering::SeqCst)
-        .min(outgoing.outbox.newest());
+    let acked = acked.min(outgoing.outbox.newest());
     let _ = outgoing.outbox.acknowledge(acked, drop);
     let unacked = outgoing.outbox.unacked_bytes() as u64;
     shard
@@ -191,6 +202,8 @@ fn batch(shard: &Shard, outgoing: &mut Outgoing, taken: hawser_core::queue::Take
     let mut announcements = Vec::new();
     let announcement_count = atoms::announce(&fresh, &mut announcements);
     outgoing.announced = outgoing.announced.max(upto);
+    // The batch carries the acknowledgement and is a sign of life. Cleared first, then read: see `control_record`.
+    shard.owes_tick.store(false, Ordering::SeqCst);
     let body = outgoing.outbox.number(taken.pieces, upto, now_ms);
     let head = BatchHead {
         ack: shard.taken.load(Ordering::SeqCst),
@@ -203,8 +216,6 @@ fn batch(shard: &Shard, outgoing: &mut Outgoing, taken: hawser_core::queue::Take
     let pieces: Vec<Bytes> = body.pieces.clone();
     outgoing.pending.push_back(Bytes::from(record));
     outgoing.pending.extend(pieces);
-    // The batch carries the acknowledgement and is a sign of life.
-    shard.owes_tick.store(false, Ordering::SeqCst);
     shard.newest.store(head.number, Ordering::SeqCst);
     shard.counters.sent_batches.fetch_add(1, Ordering::Relaxed);
 }

@@ -227,7 +227,7 @@ fn spread(id: u32, serial: u32) -> usize {
     (id ^ serial.wrapping_mul(0x9E37_79B1)) as usize
 }
 
-fn external(vm: Vm<'_>, pid: Word<'_>) -> Option<Pid> {
+fn external<'a>(vm: Vm<'a>, pid: Word<'a>) -> Option<Pid> {
     etf::parse_pid(vm.encode(pid)?.bytes().get(1..)?).ok()
 }
 

@@ -21,6 +21,8 @@ use std::sync::atomic::Ordering;
 
 /// Bytes of frames decoded in one call; a slice of this much takes well below a millisecond.
 const DECODE_AT_MOST: usize = 48 * 1024;
+/// What an announced atom counts for in that budget: the VM has to enter its name in the atom table.
+const ATOM_COST: usize = 256;
 /// Reads in one call that bring no message (ticks, parts of something long) before others have their turn.
 const READS_AT_MOST: usize = 4;
 
@@ -183,22 +185,19 @@ impl<'a> Slice<'_, 'a> {
         scratch: &mut Scratch,
         stream: &TcpStream,
     ) -> bool {
-        let Some((mut binary, filled)) = incoming.large.take() else {
+        let Some(mut binary) = incoming.large.take() else {
             return false;
         };
-        let room = binary.bytes_mut().get_mut(filled..).unwrap_or(&mut []);
-        let room_bytes = room.len();
-        let room = room
-            .get_mut(..room_bytes.min(4 * READ_BYTES))
-            .unwrap_or(&mut []);
-        let got = self.read_into(incoming, stream, room);
-        let filled = filled + got.unwrap_or(0);
+        let got = self.read_into(incoming, stream, binary.room(4 * READ_BYTES));
+        binary.advance(got.unwrap_or(0));
         self.bytes += got.unwrap_or(0) / 8;
-        if filled < binary.bytes().len() {
-            incoming.large = Some((binary, filled));
+        if !binary.is_full() {
+            incoming.large = Some(binary);
             return got.is_none();
         }
         self.large_frame(incoming, scratch, binary);
+        // The end of the batch takes no bytes: it is there already.
+        incoming.decodable = true;
         false
     }
 
@@ -249,10 +248,8 @@ impl<'a> Slice<'_, 'a> {
                     let kind = left.first().copied().unwrap_or(0);
                     match LargeBinary::new(total) {
                         Some(mut binary) if kind & wire::FRAME_PLAIN != 0 => {
-                            if let Some(front) = binary.bytes_mut().get_mut(..left.len()) {
-                                front.copy_from_slice(left);
-                            }
-                            incoming.large = Some((binary, left.len()));
+                            binary.append(left);
+                            incoming.large = Some(binary);
                         }
                         Some(_) => {
                             let reason = format!("a frame of {total} bytes in hawser's own form");
@@ -317,6 +314,7 @@ impl<'a> Slice<'_, 'a> {
                 Err(End::Closed)
             }
             Item::Announce { id, name } => {
+                self.bytes += ATOM_COST;
                 let atom = self.vm.make_atom(name);
                 match atom.map(|atom| incoming.atoms.insert(id, atom)) {
                     Some(Ok(())) => Ok(()),

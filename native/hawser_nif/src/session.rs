@@ -156,14 +156,22 @@ impl RouteCache {
     }
 }
 
+/// Incarnations of nodes that are remembered at a time.
+const IDENTITIES: usize = 1024;
+
 /// Gives a node's name and creation an epoch of their own, the same one each time it is asked with them.
 pub fn identity(name: String, creation: u32) -> NodeIdentity {
     static KNOWN: Lazy<Mutex<HashMap<(String, u32), u32>>> = Lazy::new(Default::default);
     static NEXT: AtomicU32 = AtomicU32::new(1);
-    let epoch = *KNOWN
-        .lock()
+    let mut known = KNOWN.lock();
+    if known.len() >= IDENTITIES {
+        // Who is asked for again gets another epoch, which costs a few misses in the pid tables and nothing else.
+        known.clear();
+    }
+    let epoch = *known
         .entry((name.clone(), creation))
         .or_insert_with(|| NEXT.fetch_add(1, Ordering::Relaxed));
+    drop(known);
     NodeIdentity {
         name,
         creation,

@@ -2,7 +2,8 @@
 //!
 //! Three parties meet here, each with its own part: callers push into the queue, the flusher process owns `Outgoing`,
 //! the reader process owns `Incoming`. What one has to tell another goes through the atomics. No lock is held across
-//! the end of a call, and only the flusher's own one across a write.
+//! the end of a call; across a system call the flusher and the reader hold their own part's lock and no other. Only a
+//! close takes it from them, after the socket is shut.
 
 use crate::session::{Limits, Session};
 use crate::vm::select::Watched;
@@ -41,8 +42,8 @@ pub struct Incoming {
     pub rest: Vec<u8>,
     /// Does `rest` hold an item that only the time budget kept back?
     pub decodable: bool,
-    /// A frame too long for the scratch buffer: its binary and how much of it has arrived.
-    pub large: Option<(LargeBinary, usize)>,
+    /// A frame too long for the scratch buffer, as far as it has arrived.
+    pub large: Option<LargeBinary>,
     /// The batch that the reader process is delivering: taken over when it comes back for more.
     pub delivering: Option<(wire::BatchNumber, usize)>,
     /// Why nothing comes any more, once everything before it has been given out.
@@ -262,7 +263,7 @@ impl Shard {
             now_ms,
             interval_ms,
             self.counters.received_bytes.load(Ordering::Relaxed),
-            self.counters.sent_bytes.load(Ordering::Relaxed),
+            self.counters.sent_batches.load(Ordering::Relaxed),
             unread,
         );
         drop(heart);

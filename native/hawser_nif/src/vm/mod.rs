@@ -22,15 +22,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Clone, Copy)]
 pub struct Vm<'a> {
     env: *mut ErlNifEnv,
-    call: PhantomData<&'a ()>,
+    call: Call<'a>,
 }
+
+/// Ties a term to one environment: invariant, so that neither is taken for one of another call.
+type Call<'a> = PhantomData<*mut &'a ()>;
 
 /// A term in the environment `'a`.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Word<'a>(ErlNifTerm, PhantomData<&'a ()>);
+#[repr(transparent)]
+pub struct Word<'a>(ErlNifTerm, Call<'a>);
 
 /// A term that is its own value: valid in every environment, for the life of the VM.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(transparent)]
 pub struct Immediate(ErlNifTerm);
 
 /// A process of this node.

@@ -99,6 +99,38 @@ unsafe extern "C" fn down(
     // SAFETY: the VM calls back with a live resource of our type. A panic must not cross into C.
     let inside = unsafe { inside(object) };
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (inside.on_owner_down)(vm)));
+    // Whatever became of the session: nobody is left to read or write this socket.
+    // SAFETY: as above; the environment is the callback's.
+    unsafe { let_go(env, object) }
+}
+
+/// Has the VM end the selection, once.
+///
+/// # Safety
+/// `object` is a live resource of our type, `env` the environment of the running call or callback.
+unsafe fn let_go(env: *mut ErlNifEnv, object: *mut c_void) {
+    // SAFETY: the caller's promise.
+    let inside = unsafe { inside(object) };
+    let stream = {
+        let mut state = inside.state.lock();
+        if std::mem::replace(&mut state.stopping, true) {
+            return;
+        }
+        state.stream.clone()
+    };
+    let Some(stream) = stream else { return };
+    let no_reference = Immediate::of_atom(rustler::types::atom::undefined());
+    // SAFETY: the descriptor is open, since `stream` holds it; no lock is held, since `stop` may run at once.
+    unsafe {
+        sys::enif_select(
+            env,
+            stream.as_raw_fd() as ErlNifEvent,
+            sys::ERL_NIF_SELECT_STOP,
+            object,
+            std::ptr::null(),
+            no_reference.0,
+        );
+    }
 }
 
 impl Watched {
@@ -168,27 +200,8 @@ impl Watched {
 
     /// Ends the selection; the VM then lets go of the descriptor. Idempotent.
     pub fn stop(&self, vm: Vm<'_>) {
-        // SAFETY: the resource is live.
-        let stream = {
-            let mut state = unsafe { inside(self.0) }.state.lock();
-            if std::mem::replace(&mut state.stopping, true) {
-                return;
-            }
-            state.stream.clone()
-        };
-        let Some(stream) = stream else { return };
-        let no_reference = Immediate::of_atom(rustler::types::atom::undefined());
-        // SAFETY: the descriptor is open, since `stream` holds it; no lock is held, since `stop` may run at once.
-        unsafe {
-            sys::enif_select(
-                vm.env,
-                stream.as_raw_fd() as ErlNifEvent,
-                sys::ERL_NIF_SELECT_STOP,
-                self.0,
-                std::ptr::null(),
-                no_reference.0,
-            );
-        }
+        // SAFETY: the resource is live; env is the running call's.
+        unsafe { let_go(vm.env, self.0) }
     }
 }
 

@@ -26,52 +26,79 @@ impl Drop for VmBinary {
     }
 }
 
-/// A writable binary that becomes a term; receives large data without a further copy.
-pub struct LargeBinary(Option<ErlNifBinary>);
+/// A binary that is filled from the front and then becomes a term; receives large data without a further copy.
+pub struct LargeBinary {
+    binary: Option<ErlNifBinary>,
+    filled: usize,
+}
 
 // SAFETY: an ErlNifBinary of enif_alloc_binary belongs to nobody but this value, whatever thread holds it.
 unsafe impl Send for LargeBinary {}
 
 impl LargeBinary {
-    /// Allocates `size` bytes, zeroed. `None` when the VM has no memory for them.
+    /// Reserves `size` bytes without touching them. `None` when the VM has no memory for them.
     pub fn new(size: usize) -> Option<Self> {
         let mut binary = MaybeUninit::<ErlNifBinary>::uninit();
         // SAFETY: on success the VM has filled `binary` with a writable block of `size` bytes.
-        let ok = unsafe { sys::enif_alloc_binary(size, binary.as_mut_ptr()) } != 0;
-        if !ok {
-            return None;
-        }
-        // SAFETY: see above; the bytes are zeroed so that no uninitialised memory is ever read.
         unsafe {
-            let binary = binary.assume_init();
-            std::ptr::write_bytes(binary.data, 0, binary.size);
-            Some(LargeBinary(Some(binary)))
+            let ok = sys::enif_alloc_binary(size, binary.as_mut_ptr()) != 0;
+            ok.then(|| LargeBinary {
+                binary: Some(binary.assume_init()),
+                filled: 0,
+            })
         }
     }
 
-    pub fn bytes_mut(&mut self) -> &mut [u8] {
-        match &mut self.0 {
-            // SAFETY: the block is owned, writable and initialised.
-            Some(b) => unsafe { std::slice::from_raw_parts_mut(b.data, b.size) },
-            None => &mut [],
+    /// The next bytes to be filled, `most` of them at the most, zeroed.
+    pub fn room(&mut self, most: usize) -> &mut [u8] {
+        let Some(binary) = &mut self.binary else {
+            return &mut [];
+        };
+        let length = most.min(binary.size - self.filled);
+        // SAFETY: `filled` is at most the size, so the part lies within the owned block; it is initialised here,
+        // before it is seen, and a block that is not read into never has to be.
+        unsafe {
+            let start = binary.data.add(self.filled);
+            std::ptr::write_bytes(start, 0, length);
+            std::slice::from_raw_parts_mut(start, length)
         }
     }
 
+    /// Counts bytes of `room` as filled.
+    pub fn advance(&mut self, bytes: usize) {
+        let size = self.binary.as_ref().map_or(0, |binary| binary.size);
+        self.filled = size.min(self.filled + bytes);
+    }
+
+    /// Appends bytes; what does not fit is left out.
+    pub fn append(&mut self, bytes: &[u8]) {
+        let room = self.room(bytes.len());
+        let length = room.len();
+        room.copy_from_slice(bytes.get(..length).unwrap_or(&[]));
+        self.advance(length);
+    }
+
+    /// The bytes filled so far.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: as above.
-        self.0
+        // SAFETY: the first `filled` bytes of the block have been initialised by `room`.
+        self.binary
             .as_ref()
-            .map_or(&[], |b| unsafe { slice(b.data, b.size) })
+            .map_or(&[], |binary| unsafe { slice(binary.data, self.filled) })
     }
 
-    /// Gives the binary to the VM and answers a term for its part `from..from + length`.
+    pub fn is_full(&self) -> bool {
+        self.binary
+            .as_ref()
+            .is_none_or(|binary| self.filled == binary.size)
+    }
+
+    /// Gives a full binary to the VM and answers a term for its part `from..from + length`.
     pub fn into_part<'a>(mut self, vm: Vm<'a>, from: usize, length: usize) -> Option<Word<'a>> {
-        let mut binary = self.0.take()?;
-        if from.checked_add(length)? > binary.size {
-            self.0 = Some(binary);
+        if !self.is_full() || from.checked_add(length)? > self.filled {
             return None;
         }
-        // SAFETY: ownership goes to the term; the part was checked to lie within it.
+        let mut binary = self.binary.take()?;
+        // SAFETY: the block is initialised wholly and goes to the term; the part was checked to lie within it.
         unsafe {
             let whole = sys::enif_make_binary(vm.env, &mut binary);
             Some(Word(
@@ -84,7 +111,7 @@ impl LargeBinary {
 
 impl Drop for LargeBinary {
     fn drop(&mut self) {
-        if let Some(mut binary) = self.0.take() {
+        if let Some(mut binary) = self.binary.take() {
             // SAFETY: still owned: it was not given to a term.
             unsafe { sys::enif_release_binary(&mut binary) }
         }
@@ -142,6 +169,12 @@ impl<'a> Vm<'a> {
         let mut value = 0;
         // SAFETY: env is the running call's, word a term in it.
         (unsafe { sys::enif_get_int64(self.env, word.0, &mut value) } != 0).then_some(value)
+    }
+
+    pub fn uint64(self, word: Word<'a>) -> Option<u64> {
+        let mut value = 0;
+        // SAFETY: as above.
+        (unsafe { sys::enif_get_uint64(self.env, word.0, &mut value) } != 0).then_some(value)
     }
 
     pub fn float(self, word: Word<'a>) -> Option<f64> {
@@ -254,6 +287,14 @@ impl<'a> Vm<'a> {
         // SAFETY: env is the running call's.
         Word(
             unsafe { sys::enif_make_int64(self.env, value) },
+            PhantomData,
+        )
+    }
+
+    pub fn make_u64(self, value: u64) -> Word<'a> {
+        // SAFETY: env is the running call's.
+        Word(
+            unsafe { sys::enif_make_uint64(self.env, value) },
             PhantomData,
         )
     }
