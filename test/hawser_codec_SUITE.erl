@@ -132,7 +132,7 @@ refused_at_once(_) ->
 
 %% ---- properties ----
 
-%% Any term arrives equal, or goes plain because there is a fun, a bitstring or too deep a nesting in it.
+%% Any term arrives equal, or goes plain because there is a fun, a bitstring, a number of more than 64 bits or too deep a nesting in it.
 any_term(_) ->
     Ends = {identity(), ?PEER},
     Property = ?FORALL(Term, hawser_term_gen:term(),
@@ -227,9 +227,9 @@ bad_numbers(_) ->
     Ends = {identity(), ?PEER},
     [{error, _} = hawser_nif:codec_decode(Bytes, <<>>, Ends)
      || Bytes <- [<<70, 16#7FF0:16, 0:48>>, <<70, 16#FFF0:16, 0:48>>, <<70, 16#7FF8:16, 0:48>>, <<110, 9, 0, 0:72>>, <<110, 255, 0>>,
-                  <<110, 8, 0, 16#FFFFFFFFFFFFFFFF:64>>, <<111, 1:32, 0, 1>>]],
+                  <<110, 8, 1, 16#FFFFFFFFFFFFFFFF:64>>, <<111, 1:32, 0, 1>>]],
     [{ok, Number} = hawser_nif:codec_decode(Bytes, <<>>, Ends)
-     || {Bytes, Number} <- [{<<110, 0, 0>>, 0}, {<<110, 1, 1, 5>>, -5}, {<<110, 8, 0, 5, 0:56>>, 5}, {<<98, 255:32>>, 255},
+     || {Bytes, Number} <- [{<<110, 8, 0, 16#FFFFFFFFFFFFFFFF:64>>, (1 bsl 64) - 1}, {<<110, 0, 0>>, 0}, {<<110, 1, 1, 5>>, -5}, {<<110, 8, 0, 5, 0:56>>, 5}, {<<98, 255:32>>, 255},
                             {<<110, 8, 1, 0:56, 128>>, -(1 bsl 63)}]].
 
 %% A pid of the receiver's is refused where the receiver is somebody else; so are numbers that no pid has.

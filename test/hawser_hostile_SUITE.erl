@@ -169,7 +169,7 @@ terms(Config) ->
         Known = [$R, $S, $D, $E, 70, 97, 98, 104, 105, 106, 107, 108, 109, 110, 116, 118, 119],
         Tags = lists:seq(0, 255, 5) ++ [131, 99, 103, 111],
         term_breaks(Attacked, "unknown tag", [<<Tag, 0:64>> || Tag <- Tags, not lists:member(Tag, Known)]),
-        term_breaks(Attacked, "unknown tag", [<<110, 9, 0, 0:72>>, <<110, 8, 0, 0:56, 128>>]),
+        term_breaks(Attacked, "unknown tag", [<<110, 9, 0, 0:72>>, <<110, 8, 1, 1, 0:48, 128>>]),
         term_breaks(Attacked, "ends too early", [
             <<>>, <<$R>>, <<$R, 0>>, <<$S, 0:56>>, <<$D, 0:32>>, <<97>>, <<98, 0:24>>, <<70, 0:56>>, <<110>>,
             <<110, 8, 0, 1>>, <<119>>, <<119, 5, "abc">>, <<118, 0>>, <<118, 16#FFFF:16, "abc">>

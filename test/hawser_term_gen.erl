@@ -55,6 +55,7 @@ unicode() ->
 native(Term) ->
     native(Term, ?MAX_DEPTH).
 
+native(Term, _) when is_integer(Term) -> Term >= -(1 bsl 63) andalso Term < 1 bsl 64;
 native(Term, _) when is_function(Term) -> false;
 native(Term, _) when is_bitstring(Term) -> is_binary(Term);
 native(Term, Left) when is_tuple(Term) -> Left > 0 andalso every(tuple_to_list(Term), Left - 1);
