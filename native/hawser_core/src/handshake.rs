@@ -59,6 +59,8 @@ mod refusal;
 mod terms;
 mod transcript;
 
+use frame::Inbox;
+
 pub use acceptor::{Acceptor, Invitations};
 pub use dialer::Dialer;
 pub use refusal::Refusal;
@@ -96,6 +98,54 @@ pub trait Machine {
     /// Takes the next bytes. Answers how many of them it consumed, never more than [`Machine::wanted`] in sum over a
     /// frame, and what comes next. After `Established` or `Refused` it consumes nothing and answers `Refused`.
     fn feed(&mut self, input: &[u8]) -> (usize, Step);
+}
+
+/// What each of the two machines has of its own. How bytes become frames, and how a handshake ends, is one thing for
+/// both: `Machine`, below.
+trait End {
+    fn inbox(&self) -> &Inbox;
+
+    fn inbox_mut(&mut self) -> &mut Inbox;
+
+    fn is_over(&self) -> bool;
+
+    fn end(&mut self);
+
+    /// Judges what there is of a frame, before more of it is asked for.
+    fn on_part(&mut self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    fn on_frame(&mut self, bytes: &[u8]) -> Result<Step, Refusal>;
+}
+
+impl<E: End> Machine for E {
+    fn wanted(&self) -> usize {
+        if self.is_over() {
+            0
+        } else {
+            self.inbox().wanted()
+        }
+    }
+
+    fn feed(&mut self, input: &[u8]) -> (usize, Step) {
+        if self.is_over() {
+            return (0, refused(Refusal::Over));
+        }
+        let (consumed, filled) = self.inbox_mut().fill(input);
+        let step = self
+            .on_part()
+            .and(filled)
+            .and_then(|()| match self.inbox_mut().take() {
+                None => Ok(Step::Read),
+                Some(bytes) => self.on_frame(&bytes),
+            });
+        let step = step.unwrap_or_else(|refusal| {
+            self.end();
+            refused(refusal)
+        });
+        (consumed, step)
+    }
 }
 
 fn refused(refusal: Refusal) -> Step {

@@ -4,7 +4,7 @@
 use super::frame::{self, FromDialer, Inbox};
 use super::transcript::{Proof, Role};
 use super::{
-    Agreed, Capabilities, Invitation, InvitationId, Machine, Nonce, OLDEST_VERSION, Place, Refusal,
+    Agreed, Capabilities, End, Invitation, InvitationId, Nonce, OLDEST_VERSION, Place, Refusal,
     Step, VERSION,
 };
 use std::sync::Arc;
@@ -55,31 +55,6 @@ impl<I: Invitations> Acceptor<I> {
         }
     }
 
-    /// Judges what there is of a Hello, so that a stranger is refused by its first bytes.
-    fn on_prefix(&mut self) -> Result<(), Refusal> {
-        if let State::AwaitHello(invitation @ None) = &mut self.state
-            && let Some((version, id)) = frame::hello_prefix(self.inbox.seen())?
-        {
-            if version < OLDEST_VERSION {
-                return Err(Refusal::Version(version));
-            }
-            *invitation = Some(
-                self.invitations
-                    .find(&id)
-                    .ok_or(Refusal::UnknownInvitation)?,
-            );
-        }
-        Ok(())
-    }
-
-    fn on_frame(&mut self, bytes: &[u8]) -> Result<Step, Refusal> {
-        match core::mem::replace(&mut self.state, State::Over) {
-            State::AwaitHello(Some(invitation)) => self.on_hello(bytes, &invitation),
-            State::AwaitProof { expected, agreed } => self.on_proof(bytes, expected, agreed),
-            State::AwaitHello(None) | State::Over => Err(Refusal::Malformed),
-        }
-    }
-
     fn on_hello(&mut self, bytes: &[u8], invitation: &Invitation) -> Result<Step, Refusal> {
         let hello = frame::read_hello(bytes).ok_or(Refusal::Malformed)?;
         let capabilities = self
@@ -122,28 +97,45 @@ impl<I: Invitations> Acceptor<I> {
     }
 }
 
-impl<I: Invitations> Machine for Acceptor<I> {
-    fn wanted(&self) -> usize {
-        match self.state {
-            State::Over => 0,
-            _ => self.inbox.wanted(),
-        }
+impl<I: Invitations> End for Acceptor<I> {
+    fn inbox(&self) -> &Inbox {
+        &self.inbox
     }
 
-    fn feed(&mut self, input: &[u8]) -> (usize, Step) {
-        if let State::Over = self.state {
-            return (0, super::refused(Refusal::Over));
+    fn inbox_mut(&mut self) -> &mut Inbox {
+        &mut self.inbox
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    fn end(&mut self) {
+        self.state = State::Over;
+    }
+
+    /// Judges what there is of a Hello, so that a stranger is refused by its first bytes.
+    fn on_part(&mut self) -> Result<(), Refusal> {
+        if let State::AwaitHello(invitation @ None) = &mut self.state
+            && let Some((version, id)) = frame::hello_prefix(self.inbox.seen())?
+        {
+            if version < OLDEST_VERSION {
+                return Err(Refusal::Version(version));
+            }
+            *invitation = Some(
+                self.invitations
+                    .find(&id)
+                    .ok_or(Refusal::UnknownInvitation)?,
+            );
         }
-        let (consumed, filled) = self.inbox.fill(input);
-        let prefix = self.on_prefix();
-        let step = prefix.and(filled).and_then(|()| match self.inbox.take() {
-            None => Ok(Step::Read),
-            Some(bytes) => self.on_frame(&bytes),
-        });
-        let step = step.unwrap_or_else(|refusal| {
-            self.state = State::Over;
-            super::refused(refusal)
-        });
-        (consumed, step)
+        Ok(())
+    }
+
+    fn on_frame(&mut self, bytes: &[u8]) -> Result<Step, Refusal> {
+        match core::mem::replace(&mut self.state, State::Over) {
+            State::AwaitHello(Some(invitation)) => self.on_hello(bytes, &invitation),
+            State::AwaitProof { expected, agreed } => self.on_proof(bytes, expected, agreed),
+            State::AwaitHello(None) | State::Over => Err(Refusal::Malformed),
+        }
     }
 }

@@ -3,7 +3,7 @@
 use super::frame::{self, Challenge, FromAcceptor, Inbox};
 use super::transcript::{Proof, Role};
 use super::{
-    Agreed, Capabilities, Invitation, Machine, Nonce, OLDEST_VERSION, Place, Refusal, Step, VERSION,
+    Agreed, Capabilities, End, Invitation, Nonce, OLDEST_VERSION, Place, Refusal, Step, VERSION,
 };
 use std::sync::Arc;
 
@@ -46,21 +46,6 @@ impl Dialer {
         (dialer, hello)
     }
 
-    fn on_frame(&mut self, bytes: &[u8]) -> Result<Step, Refusal> {
-        let frame = frame::read_from_acceptor(bytes).ok_or(Refusal::Malformed)?;
-        match (core::mem::replace(&mut self.state, State::Over), frame) {
-            (State::AwaitChallenge, FromAcceptor::Challenge(challenge)) => {
-                self.on_challenge(bytes, &challenge)
-            }
-            (State::AwaitAccept(agreed), FromAcceptor::Accept) => Ok(Step::Established {
-                reply: Vec::new(),
-                agreed,
-            }),
-            (_, FromAcceptor::Refuse { code, text }) => Err(Refusal::ByPeer { code, text }),
-            (_, FromAcceptor::Challenge(_) | FromAcceptor::Accept) => Err(Refusal::Malformed),
-        }
-    }
-
     fn on_challenge(&mut self, bytes: &[u8], challenge: &Challenge) -> Result<Step, Refusal> {
         if !(OLDEST_VERSION..=VERSION).contains(&challenge.version) {
             return Err(Refusal::Version(challenge.version));
@@ -92,27 +77,35 @@ impl Dialer {
     }
 }
 
-impl Machine for Dialer {
-    fn wanted(&self) -> usize {
-        match self.state {
-            State::Over => 0,
-            _ => self.inbox.wanted(),
-        }
+impl End for Dialer {
+    fn inbox(&self) -> &Inbox {
+        &self.inbox
     }
 
-    fn feed(&mut self, input: &[u8]) -> (usize, Step) {
-        if let State::Over = self.state {
-            return (0, super::refused(Refusal::Over));
+    fn inbox_mut(&mut self) -> &mut Inbox {
+        &mut self.inbox
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.state, State::Over)
+    }
+
+    fn end(&mut self) {
+        self.state = State::Over;
+    }
+
+    fn on_frame(&mut self, bytes: &[u8]) -> Result<Step, Refusal> {
+        let frame = frame::read_from_acceptor(bytes).ok_or(Refusal::Malformed)?;
+        match (core::mem::replace(&mut self.state, State::Over), frame) {
+            (State::AwaitChallenge, FromAcceptor::Challenge(challenge)) => {
+                self.on_challenge(bytes, &challenge)
+            }
+            (State::AwaitAccept(agreed), FromAcceptor::Accept) => Ok(Step::Established {
+                reply: Vec::new(),
+                agreed,
+            }),
+            (_, FromAcceptor::Refuse { code, text }) => Err(Refusal::ByPeer { code, text }),
+            (_, FromAcceptor::Challenge(_) | FromAcceptor::Accept) => Err(Refusal::Malformed),
         }
-        let (consumed, filled) = self.inbox.fill(input);
-        let step = filled.and_then(|()| match self.inbox.take() {
-            None => Ok(Step::Read),
-            Some(bytes) => self.on_frame(&bytes),
-        });
-        let step = step.unwrap_or_else(|refusal| {
-            self.state = State::Over;
-            super::refused(refusal)
-        });
-        (consumed, step)
     }
 }
