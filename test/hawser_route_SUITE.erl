@@ -4,7 +4,7 @@
 
 -export([suite/0, all/0]).
 -export([
-    without_hawser/1, never_connected/1, connects_as_erlang/1, after_disconnect/1, no_fallback/1, no_fallback_connects/1,
+    without_hawser/1, never_connected/1, connects_as_erlang/1, after_disconnect/1, without_distribution/1, no_fallback/1, no_fallback_connects/1,
     old_processes/1, old_identifiers_travel/1
 ]).
 %% Run on the nodes.
@@ -19,7 +19,7 @@ suite() ->
 
 all() ->
     [
-        without_hawser, never_connected, connects_as_erlang, after_disconnect, no_fallback, no_fallback_connects,
+        without_hawser, never_connected, connects_as_erlang, after_disconnect, without_distribution, no_fallback, no_fallback_connects,
         old_processes, old_identifiers_travel
     ].
 
@@ -80,6 +80,22 @@ after_disconnect(_) ->
     ok = call(B, hawser_stream, await, [Receiver, 3, ?MS], 2 * ?MS),
     #{session := #{shards := Shards}} = call(A, hawser, info, [NodeB]),
     101 = lists:sum([Sent || #{sent_messages := Sent} <- Shards]).
+
+%% While the session lives messages need no distribution, and do not connect it.
+without_distribution(_) ->
+    {A, NodeA} = start_node(#{}),
+    {B, NodeB} = start_node(#{}),
+    ok = await_session({A, NodeA}, {B, NodeB}),
+    [AtA, AtB] = [hd(call(Peer, hawser_stream, receivers, [1])) || Peer <- [A, B]],
+    true = call(A, erlang, disconnect_node, [NodeB]),
+    Plan = #{count => 300, forms => [name, pid, alias], payload => mixed},
+    ok = call(A, hawser_stream, stream, [me, AtB, Plan], ?MS),
+    ok = call(B, hawser_stream, stream, [me, AtA, Plan], ?MS),
+    ok = call(B, hawser_stream, await, [AtB, 1, ?MS], 2 * ?MS),
+    ok = call(A, hawser_stream, await, [AtA, 1, ?MS], 2 * ?MS),
+    ok = call(A, hawser, send, [maps:get(name, AtB), {stream_end, again, 0}, [noconnect]]),
+    [] = call(A, erlang, nodes, []),
+    [] = call(B, erlang, nodes, []).
 
 %% Without the old way a node that has no hawser, or is not there, gets nothing, and the answer says so.
 no_fallback(_) ->

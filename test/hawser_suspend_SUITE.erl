@@ -4,7 +4,7 @@
 
 -export([suite/0, all/0, groups/0, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([
-    nosuspend/1, nosuspend_between/1, nosuspend_beside_waiting/1, waiting_go_on/1, plain_waits/1, killed_while_waiting/1,
+    nosuspend/1, nosuspend_between/1, nosuspend_beside_waiting/1, waiting_go_on/1, plain_waits/1, turn_comes/1, killed_while_waiting/1,
     killed_before_others/1, exit_trapped/1, nothing_left_behind/1, killed_at_random/1, peer_dies/1, disconnected/1
 ]).
 %% Run on the nodes.
@@ -26,7 +26,7 @@ all() ->
 
 groups() ->
     Cases = [
-        nosuspend, nosuspend_between, nosuspend_beside_waiting, waiting_go_on, plain_waits, killed_while_waiting,
+        nosuspend, nosuspend_between, nosuspend_beside_waiting, waiting_go_on, plain_waits, turn_comes, killed_while_waiting,
         killed_before_others, exit_trapped, nothing_left_behind, killed_at_random, peer_dies, disconnected
     ],
     [{one_shard, [], Cases}, {four_shards, [], Cases}].
@@ -115,6 +115,18 @@ plain_waits(Config) ->
     Senders = do(A, Worker, fun() -> waiting(Receivers, #{count => 20, payload => {bytes, 100000}}) end),
     ok = thaw(Frozen),
     [] = do(A, Worker, fun() -> hawser_stream:wait(Senders) end),
+    [] = call(B, hawser_stream, finished, [Receivers, ?MS], 2 * ?MS).
+
+%% A sender comes to its turn though others never stop to flood.
+turn_comes(Config) ->
+    {A, B, Worker} = at_work(Config),
+    Sinks = call(B, ?MODULE, sinks, [4]),
+    Receivers = call(B, hawser_stream, receivers, [64]),
+    do(A, Worker, fun() ->
+        Flooding = flooding(64, Sinks),
+        [] = hawser_stream:run(hawser_stream:senders(Receivers, ?PLAN)),
+        killed = killed(Flooding)
+    end),
     [] = call(B, hawser_stream, finished, [Receivers, ?MS], 2 * ?MS).
 
 %% Killed ones leave at once, while the peer still stands; those who wait before and behind them go on.
