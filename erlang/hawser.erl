@@ -27,7 +27,8 @@
 %% distribution channel.
 %%
 %% Raises `badarg' for what is no destination (a local name that is not registered included) and `system_limit' for a
-%% message that is longer than `max_message_bytes' when encoded.
+%% message that is longer than `max_message_bytes' when encoded. With `fallback' set to `none' a message to a node without
+%% session that gets none within `connect_timeout_ms' is dropped and counted: `no_session' in {@link info/0}.
 -spec send(destination(), Message) -> Message when Message :: term().
 send(To, Message) ->
     case route(To) of
@@ -38,7 +39,7 @@ send(To, Message) ->
                 ok ->
                     Message;
                 Other ->
-                    _ = elsewhere(Other, Node, Name, To, Message, []),
+                    _ = [hawser_totals:no_session() || elsewhere(Other, Node, Name, To, Message, []) =:= noconnect],
                     Message
             end
     end.
@@ -72,25 +73,58 @@ nodes() ->
 
 %% @doc Waits until a session with `Node' is up, and has it made (and distribution connected) if need be.
 %%
-%% `TimeoutMs' in milliseconds. `notsup': the node runs no hawser. `noconnection': the node cannot be reached.
+%% `TimeoutMs' in milliseconds, at most 4294967295, or `infinity': no limit, though an error may still be the answer.
+%% `ok' at once for this node itself. `timeout': no session yet, attempts go on. `notsup': the node runs no hawser.
+%% `noconnection': the node cannot be reached, or hawser does not run here. Raises `badarg' for anything else.
 -spec await(node(), TimeoutMs :: timeout()) -> ok | {error, timeout | notsup | noconnection}.
 await(Node, TimeoutMs) ->
     hawser_directory:await(Node, TimeoutMs).
 
 %% @doc Ends the session with `Node', if there is one. What is queued is sent before, within `drain_timeout_ms'.
 %%
-%% No new session is made until {@link await/2} asks for one, the node comes up anew, or the other node asks.
+%% No new session is made until {@link await/2} asks for one, the node comes up anew, or the other node asks. Raises
+%% `badarg' for what is no atom.
 -spec disconnect(node()) -> ok.
 disconnect(Node) ->
     hawser_directory:disconnect(Node).
 
-%% @doc Counters and gauges of this node: its listener, its sessions, what was dropped and why.
--spec info() -> #{atom() => term()}.
+%% @doc This node: its listener, the states of its peers, and what went over all its sessions. Asks no process.
+%%
+%% <dl>
+%% <dt>`node', `alive'</dt><dd>the name, and whether the node has one</dd>
+%% <dt>`incarnation'</dt><dd>16 random bytes, new at each start of hawser; `undefined' when it does not run</dd>
+%% <dt>`listening'</dt><dd>`{Ip, Port}'; `undefined' when hawser does not run</dd>
+%% <dt>`peers'</dt><dd>`#{Node => State}', see {@link info/1}</dd>
+%% <dt>`totals'</dt><dd>over all sessions since hawser started, the ended ones included: `sent_messages',
+%% `received_messages', `sent_bytes', `received_bytes' (on the sockets), `sessions_ended', and `dropped', a map by reason:
+%% those of {@link info/1}, and `no_session', messages that {@link send/2} dropped because `fallback' is `none'</dd>
+%% </dl>
+-spec info() -> #{
+    node := node(), alive := boolean(), incarnation := binary() | undefined,
+    listening := {Ip :: binary(), inet:port_number()} | undefined,
+    peers := #{node() => State :: atom()}, totals := hawser_totals:totals()
+}.
 info() ->
     hawser_directory:info().
 
-%% @doc Counters and gauges of the session with `Node'. Never asks the other node.
--spec info(node()) -> #{atom() => term()}.
+%% @doc What is known of `Node', and counters and gauges of the session with it. Asks no process and no other node.
+%%
+%% <dl>
+%% <dt>`node'</dt><dd>its name</dd>
+%% <dt>`state'</dt><dd>`up', `draining' and `closing' with a session; `connecting', `announcing', `inviting', `dialing' and
+%% `invited' on the way to one; `absent', `backoff' and `held' without; `none' when nothing is known of the node</dd>
+%% <dt>`attempts', `last', `connected'</dt><dd>not in state `none': failures in a row, why the last attempt failed or the
+%% last session ended, and how distribution is connected (`visible', `hidden', `none')</dd>
+%% <dt>`session'</dt><dd>with a session: `dropped', a map: messages to a process or alias of another incarnation
+%% (`stale_pid', `stale_alias') or to a name that is not registered here (`unknown_name'), and bytes that the end of the
+%% session cut off (`queued_at_close_bytes', `unacked_at_close_bytes'); `dictionary_atoms' and `atoms_sent_as_text', of
+%% the whole node; `shards', a list of maps: `sent_messages', `received_messages', `sent_bytes', `received_bytes',
+%% `sent_batches', `received_batches', `writes' and `reads' (system calls), `busy' (pushes that found the queue full),
+%% `kicks' (of the flusher), and the gauges `queued_bytes' and `unacked_bytes'</dd>
+%% </dl>
+%%
+%% Raises `badarg' for what is no atom. What a session counted stays in the totals of {@link info/0} when it ends.
+-spec info(node()) -> #{node := node(), state := atom(), session => map(), atom() => term()}.
 info(Node) ->
     hawser_directory:info(Node).
 

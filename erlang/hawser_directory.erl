@@ -18,6 +18,8 @@
 -define(CRASH_PAUSE_MS, 1000).
 %% One await call of many, for a caller that waits for ever.
 -define(AWAIT_SLICE_MS, 30000).
+%% Longer ones are none for the VM's timers.
+-define(MOST_MS, 16#FFFFFFFF).
 
 -record(state, {
     %% undefined: this node is not alive.
@@ -59,17 +61,15 @@ nodes() ->
 %% Waits until a session with Node is up; connects to Node if need be, unless
 %% the kernel's dist_auto_connect is `never`. notsup: Node runs no hawser.
 -spec await(node(), timeout()) -> ok | {error, timeout | notsup | noconnection}.
-await(Node, _) when Node =:= node() ->
-    ok;
-await(Node, infinity) ->
+await(Node, infinity) when is_atom(Node) ->
     case await(Node, ?AWAIT_SLICE_MS) of
         {error, timeout} -> await(Node, infinity);
         Other -> Other
     end;
-await(Node, TimeoutMs) when is_atom(Node), is_integer(TimeoutMs), TimeoutMs >= 0 ->
-    case state_of(Node) of
-        up -> ok;
-        _ -> ask({await, Node, TimeoutMs}, TimeoutMs, timeout)
+await(Node, TimeoutMs) when is_atom(Node), is_integer(TimeoutMs), TimeoutMs >= 0, TimeoutMs =< ?MOST_MS ->
+    case Node =:= node() orelse state_of(Node) =:= up of
+        true -> ok;
+        false -> ask({await, Node, TimeoutMs}, TimeoutMs, timeout)
     end;
 await(Node, TimeoutMs) ->
     error(badarg, [Node, TimeoutMs]).
@@ -100,10 +100,11 @@ state_of(Node) ->
         error:badarg -> none
     end.
 
-%% This node, and the state of every peer. Asks no process.
+%% This node, the state of every peer, and what went over all its sessions.
+%% Asks no process.
 -spec info() -> #{node := node(), alive := boolean(), incarnation := binary() | undefined,
                   listening := {binary(), inet:port_number()} | undefined,
-                  peers := #{node() => atom()}}.
+                  peers := #{node() => atom()}, totals := hawser_totals:totals()}.
 info() ->
     Running = ets:whereis(?TABLE) =/= undefined,
     #{
@@ -114,7 +115,8 @@ info() ->
         peers => case Running of
             true -> maps:from_list(ets:select(?TABLE, [{{'$1', '$2', '_', '_'}, [], [{{'$1', '$2'}}]}]));
             false -> #{}
-        end
+        end,
+        totals => hawser_totals:read()
     }.
 
 %% What is known of Node: `state`, what led to it, and the session's counters.
@@ -136,6 +138,7 @@ info(Node) ->
 init([]) ->
     process_flag(priority, high),
     ?TABLE = ets:new(?TABLE, [named_table, public, {read_concurrency, true}]),
+    ok = hawser_totals:new(),
     ok = net_kernel:monitor_nodes(true, [{node_type, all}]),
     case is_alive() of
         true -> {ok, come_up(#state{})};
@@ -258,6 +261,7 @@ peer_gone(Pid, Why, #state{peers = Peers} = State) ->
     case [Node || {Node, {P, _}} <- maps:to_list(Peers), P =:= Pid] of
         [Node] ->
             close_left_over(Node),
+            ok = hawser_totals:forget(Node),
             true = ets:delete(?TABLE, Node),
             Gone = State#state{peers = maps:remove(Node, Peers)},
             case Why of

@@ -10,6 +10,7 @@
 -export_type([live/0, event/0, ends/0, counts/0]).
 
 -record(live, {
+    node :: node(),
     session :: hawser_nif:session(),
     shards :: [hawser_nif:shard()],
     terms :: hawser_invitation:terms(),
@@ -50,11 +51,13 @@
 open(Node, {{OwnName, OwnCreation, _}, {Name, Creation, _}}, Terms, Sockets) ->
     case hawser_nif:session_open(Node, {OwnName, OwnCreation}, {Name, Creation}, Sockets, limits(Terms)) of
         {ok, Session, Shards} ->
+            ok = hawser_totals:opened(Node, Session),
             Indexes = lists:seq(0, length(Shards) - 1),
             Processes = [start(Shard, Index) || {Shard, Index} <- lists:zip(Shards, Indexes)],
             %% Closed already: the processes report it.
             _ = hawser_nif:session_up(Session),
             {ok, #live{
+                node = Node,
                 session = Session,
                 shards = Shards,
                 terms = Terms,
@@ -147,9 +150,10 @@ all_done(#live{reading = Reading, writing = Writing}) ->
 
 %% Closes the sockets and ends the processes; answers the session's last counts.
 -spec close(live()) -> counts().
-close(#live{session = Session, flushers = Flushers, readers = Readers}) ->
+close(#live{node = Node, session = Session, flushers = Flushers, readers = Readers}) ->
     ok = hawser_nif:session_close(Session),
     lists:foreach(fun end_process/1, maps:keys(Flushers) ++ maps:keys(Readers)),
+    ok = hawser_totals:ended(Node),
     #{shards := Shards, dropped := Dropped} = hawser_nif:session_info(Session),
     #{
         sent_messages => sum(sent_messages, Shards),
