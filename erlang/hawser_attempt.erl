@@ -54,12 +54,12 @@ ask(Kind, Request, {Node, Type, _} = Place) ->
 
 %% Answers the node's wish: it may dial within ValidMs.
 -spec accept({hawser_invitation:from(), hawser_invitation:wish()}, place(), ValidMs :: pos_integer()) ->
-    {ok, attempt()} | {error, atom()}.
+    {ok, attempt()} | {error, not_listening | busy | Sentence :: binary()}.
 accept({From, #{party := Remote, terms := Wished}}, {_, _, Local} = Place, ValidMs) ->
     #{shards := Shards} = Terms = hawser_invitation:terms(Wished),
     case hawser_nif:invite(Local, Remote, Shards, ValidMs) of
         {error, Reason} ->
-            hawser_invitation:reply(From, {error, Reason}),
+            hawser_invitation:reply(From, {error, told(Reason)}),
             {error, Reason};
         {Id, _} = Invitation ->
             ok = hawser_control:expect(Id),
@@ -67,6 +67,10 @@ accept({From, #{party := Remote, terms := Wished}}, {_, _, Local} = Place, Valid
             hawser_invitation:reply(From, {ok, hawser_invitation:answer(Invitation, Local, Terms, Port)}),
             {ok, #attempt{kind = accept, place = Place, ticket = Id, remote = Remote, terms = Terms}}
     end.
+
+%% The other node gets an atom; the sentence is for this one's info.
+told(Reason) when is_atom(Reason) -> Reason;
+told(_Sentence) -> cannot_invite.
 
 %% What a message to the owner means for the attempt, which is over unless the
 %% verdict is {dialing, Attempt}.

@@ -125,13 +125,13 @@ runtime_stop() -> erlang:nif_error(not_loaded).
 listen(_Ip, _Port) -> erlang:nif_error(not_loaded).
 
 -spec invite(Local :: party(), Remote :: party(), Shards :: 1..64, ValidMs :: pos_integer()) ->
-    {invitation_id(), secret()} | {error, not_listening}.
+    {invitation_id(), secret()} | {error, not_listening | busy | Sentence :: binary()}.
 invite(_Local, _Remote, _Shards, _ValidMs) -> erlang:nif_error(not_loaded).
 
 -spec dial(
     invitation_id(), secret(), Local :: party(), Remote :: party(), Host :: binary(), inet | inet6,
     inet:port_number(), Shards :: 1..64, TimeoutMs :: pos_integer()
-) -> ok | {error, not_running}.
+) -> ok | {error, not_running | busy}.
 dial(_Id, _Secret, _Local, _Remote, _Host, _Family, _Port, _Shards, _TimeoutMs) -> erlang:nif_error(not_loaded).
 
 -spec forget(invitation_id()) -> ok.
