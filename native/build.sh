@@ -12,6 +12,13 @@ else
         echo "hawser: cargo is not on the PATH; install Rust (with cargo) to build hawser's native part." >&2
         exit 1
     }
+    # With its own words cargo complains of the edition, of a lock file or of somebody else's crate.
+    wanted="$(sed -n 's/^rust-version = "\([0-9.]*\)"$/\1/p' Cargo.toml)"
+    found="$(rustc --version | sed 's/^rustc \([0-9.]*\).*/\1/')"
+    printf '%s\n%s\n' "$wanted" "$found" | sort -C -V || {
+        echo "hawser: Rust $found is too old to build hawser's native part; install Rust $wanted or newer, with cargo." >&2
+        exit 1
+    }
     export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}"
     cargo build --quiet --release --locked -p hawser_nif
     built="$CARGO_TARGET_DIR${CARGO_BUILD_TARGET:+/$CARGO_BUILD_TARGET}/release/libhawser_nif.so"
