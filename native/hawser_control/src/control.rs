@@ -44,7 +44,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Config {
         Config {
-            max_half_open: 256,
+            max_half_open: 128,
             handshake_timeout: Duration::from_secs(5),
         }
     }
