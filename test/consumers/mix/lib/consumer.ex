@@ -1,5 +1,6 @@
 defmodule Consumer do
   # Two nodes, hawser on both, one message each way. fallback is none, so that nothing can have gone over distribution.
+  # hawser starts with this application: mix has put it among its own.
 
   def main do
     {:ok, _} = Node.start(:consumer_here, :shortnames)
@@ -30,8 +31,12 @@ defmodule Consumer do
   end
 
   defp start(node) do
+    # Loading sets the environment: what is set before would be gone. Here mix has loaded it already.
+    _ = :erpc.call(node, :application, :load, [:hawser])
     :ok = :erpc.call(node, :application, :set_env, [:hawser, :fallback, :none])
-    {:ok, _} = :erpc.call(node, :application, :ensure_all_started, [:hawser])
+    {:ok, started} = :erpc.call(node, :application, :ensure_all_started, [:consumer])
+    true = :hawser in started
+    {:ok, :none} = :erpc.call(node, :application, :get_env, [:hawser, :fallback])
     :ok
   end
 end

@@ -1,4 +1,5 @@
 %% Two nodes, hawser on both, one message each way. fallback is none, so that nothing can have gone over distribution.
+%% hawser starts with this application, which names it among its own.
 -module(consumer).
 -export([main/0, echo/1]).
 
@@ -18,8 +19,12 @@ main() ->
     peer:stop(Peer).
 
 start(Node) ->
+    %% Loading sets the environment: what is set before would be gone.
+    ok = erpc:call(Node, application, load, [hawser]),
     ok = erpc:call(Node, application, set_env, [hawser, fallback, none]),
-    {ok, _} = erpc:call(Node, application, ensure_all_started, [hawser]),
+    {ok, Started} = erpc:call(Node, application, ensure_all_started, [consumer]),
+    true = lists:member(hawser, Started),
+    {ok, none} = erpc:call(Node, application, get_env, [hawser, fallback]),
     ok.
 
 echo(Here) ->
