@@ -19,6 +19,8 @@ available() ->
 
 -spec open(receiver | sender, node(), hawser_bench_path:settings()) -> ok.
 open(Role, Peer, #{env := Env}) ->
+    %% Loading sets the environment: what is set before would be gone.
+    ok = application:load(hawser),
     [ok = application:set_env(hawser, Key, Value) || {Key, Value} <- Env],
     {ok, _} = application:ensure_all_started(hawser),
     await(Role, Peer).
