@@ -31,7 +31,7 @@ usage() ->
     "  --schedulers N     of each node                                        (the machine's)\n"
     "  --erl ARGS         further arguments of both nodes' erl\n"
     "  --env KEY=TERM     application env of hawser, may be repeated\n"
-    "  --prototype DIR    one more path: the compiled prototype in DIR\n"
+    "  --prototype DIR    one more path: a transport of your own, module proto in DIR\n"
     "  --quick            one round, 150000 messages, window 1000\n"
     "  --assert           PASS or MISS for each figure to reach; exit code 1 if one is missed\n"
     "  --out DIR          where latest.csv and latest.txt go                  (_build/bench)\n".

@@ -1,5 +1,6 @@
-%% Path prototype: the throw-away from which hawser's design was measured, when a compiled copy of it is named with
-%% `--prototype DIR`. It only sends: no reconnect, no bounds, no order of replies. Never part of an ordinary run.
+%% Path prototype: another transport, from outside this repository, to be measured in the same sitting. `--prototype DIR`
+%% names a folder with its compiled module `proto`: setup/2 (peer, sockets) connects, send/2 sends to a process of the peer.
+%% The nodes find the folder in the environment variable PROTO_DIR. Never part of an ordinary run.
 -module(hawser_bench_prototype).
 -behaviour(hawser_bench_path).
 
