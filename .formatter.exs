@@ -1,3 +1,3 @@
 [
-  inputs: ["mix.exs", ".formatter.exs", "test/consumers/mix/**/*.{ex,exs}", "bench/**/*.{ex,exs}"]
+  inputs: ["mix.exs", ".formatter.exs", "test/consumers/mix/**/*.{ex,exs}"]
 ]
