@@ -306,7 +306,13 @@ impl Shard {
             finished: true,
             ..Outgoing::default()
         };
-        let outgoing = std::mem::replace(&mut *self.outgoing.lock(), ended);
+        let mut outgoing = std::mem::replace(&mut *self.outgoing.lock(), ended);
+        // What the peer has acknowledged since the flusher last looked is not lost.
+        let acked = self
+            .acked
+            .load(Ordering::SeqCst)
+            .min(outgoing.outbox.newest());
+        let _ = outgoing.outbox.acknowledge(acked, drop);
         let mut incoming = self.incoming.lock();
         (incoming.rest, incoming.large, incoming.atoms) = (Vec::new(), None, Table::default());
         incoming
