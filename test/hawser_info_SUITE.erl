@@ -94,7 +94,7 @@ disconnected(_) ->
         ok = call(A, hawser, disconnect, [NodeB]),
         #{sessions_ended := N} = totals(A)
     end || N <- [1, 2, 3]],
-    #{sent_messages := 33, dropped := #{queued_at_close_bytes := 0, unknown_name := 0, no_session := 0}} = totals(A),
+    #{sent_messages := 33, dropped := #{queued_at_close_bytes := 0, unacked_at_close_bytes := 0, unknown_name := 0, no_session := 0}} = totals(A),
     #{received_messages := 33, sessions_ended := 3} = totals(B).
 
 %% The process that owns the session is killed: the directory counts for it.
