@@ -55,8 +55,14 @@ pub fn announce(ids: &[AtomId], out: &mut Vec<u8>) -> u16 {
 }
 
 fn look_up(vm: Vm<'_>, atom: Immediate) -> u32 {
-    if let Some(id) = DICTIONARY.read().ids.get(&atom) {
-        return u32::from(*id);
+    {
+        let dictionary = DICTIONARY.read();
+        if let Some(id) = dictionary.ids.get(&atom) {
+            return u32::from(*id);
+        }
+        if dictionary.names.len() >= LIMIT.load(Ordering::Relaxed) {
+            return AS_TEXT;
+        }
     }
     let Some(name) = vm.atom_name(atom) else {
         return AS_TEXT;

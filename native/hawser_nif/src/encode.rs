@@ -15,6 +15,9 @@ pub const NATIVE_LIMIT: usize = 64 * 1024;
 pub const MAX_DEPTH: usize = 64;
 const STRING_MAX: usize = u16::MAX as usize;
 
+/// Atoms that one term may be the first to use; each costs a look into the dictionary that all threads share.
+const FRESH_ATOMS: usize = 1024;
+
 /// The term has to go plain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plain;
@@ -44,7 +47,7 @@ impl<'a> Encoder<'_, 'a> {
             return Err(Plain);
         }
         match self.vm.kind(word) {
-            Kind::Atom => self.atom(word),
+            Kind::Atom => return self.atom(word),
             Kind::Small(value) => self.integer(value),
             Kind::Integer => match (self.vm.int64(word), self.vm.uint64(word)) {
                 (Some(value), _) => self.integer(value),
@@ -84,13 +87,19 @@ impl<'a> Encoder<'_, 'a> {
 
     /// Writes an atom: by id, or as text when the dictionary is full.
     #[inline(always)]
-    pub fn atom(&mut self, word: Word<'a>) {
-        let Some(atom) = self.vm.immediate(word) else {
-            return;
-        };
+    pub fn atom(&mut self, word: Word<'a>) -> Result<(), Plain> {
+        let atom = self.vm.immediate(word).ok_or(Plain)?;
         match self.atoms.id(self.vm, atom) {
             Some(id) => {
                 if !self.used.get(id) {
+                    if self.fresh.len() >= 2 * FRESH_ATOMS {
+                        // The same ones may stand there many times.
+                        self.fresh.sort_unstable();
+                        self.fresh.dedup();
+                        if self.fresh.len() > FRESH_ATOMS {
+                            return Err(Plain);
+                        }
+                    }
                     self.fresh.push(id);
                 }
                 let [high, low] = id.to_be_bytes();
@@ -98,6 +107,7 @@ impl<'a> Encoder<'_, 'a> {
             }
             None => self.atom_text(atom),
         }
+        Ok(())
     }
 
     #[cold]

@@ -215,7 +215,7 @@ fn destination<'a>(
             Ok(wire::FRAME_TO_PID)
         }
         Kind::Atom => {
-            encoder.atom(to);
+            encoder.atom(to)?;
             Ok(wire::FRAME_TO_NAME)
         }
         Kind::Reference => {
