@@ -181,8 +181,12 @@ fn frame<'a>(
     };
     let kind = destination(&mut encoder, session, to)?;
     encoder.limit = encoder.out.len() + limit;
+    let most = encoder.limit;
     if let Some(message) = message {
         encoder.term(message)?;
+    }
+    if frame.len() > most {
+        return Err(NoFrame::Plain);
     }
     let length = frame.len() - wire::FRAME_HEAD;
     set_head(frame, kind, length);
