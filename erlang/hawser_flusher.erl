@@ -12,6 +12,7 @@
 %% Bytes of room for which one waiting caller is woken, and how many at once at the most.
 -define(ROOM_PER_CALLER, 8192).
 -define(CALLERS_AT_ONCE, 64).
+-define(RECHECK_MS, 5).
 
 -record(state, {
     shard :: hawser_nif:shard(),
@@ -19,6 +20,8 @@
     owner :: pid(),
     %% Told the owner that the shard is finished or lost.
     told = false :: boolean(),
+    %% A hawser_recheck is on its way.
+    recheck = false :: boolean(),
     priority = normal :: normal | high,
     waiting = queue:new() :: queue:queue(reference())
 }).
@@ -42,6 +45,8 @@ loop(State) ->
         {wait, Alias, Place} when is_reference(Alias) ->
             Waiting = enqueue(Alias, Place, State#state.waiting),
             loop(wake_on(State#state{waiting = Waiting}));
+        hawser_recheck ->
+            flush(State#state{recheck = false});
         hawser_idle ->
             erlang:hibernate(?MODULE, loop, [State])
     end.
@@ -90,13 +95,18 @@ tell(What, #state{owner = Owner, index = Index} = State) ->
     Owner ! {?MODULE, Index, What},
     State#state{told = true}.
 
-%% Wakes a group now and, if that leaves somebody waiting, another one in the next turn: the woken ones may all have died,
-%% and then no push of theirs would bring the flusher back.
+%% Wakes a group now and, if that leaves somebody waiting, looks again a little later: as a rule the pushes of the woken
+%% ones bring the flusher back before, but they may all have died.
 wake_on(State) ->
     Callers = callers(State),
-    #state{waiting = Waiting} = Woken = wake(Callers, State),
-    _ = [self() ! hawser_flush || Callers > 0, not queue:is_empty(Waiting)],
-    Woken.
+    #state{waiting = Waiting, recheck = Recheck} = Woken = wake(Callers, State),
+    case Callers > 0 andalso not Recheck andalso not queue:is_empty(Waiting) of
+        true ->
+            _ = erlang:send_after(?RECHECK_MS, self(), hawser_recheck),
+            Woken#state{recheck = true};
+        false ->
+            Woken
+    end.
 
 wake(State) ->
     wake(callers(State), State).

@@ -109,7 +109,7 @@ impl PidTables {
     /// Id and serial of a pid of this node.
     #[inline]
     pub fn own_numbers(&mut self, vm: Vm<'_>, pid: Immediate) -> Option<(u32, u32)> {
-        let hash = pid.bits() >> 4;
+        let hash = pid.mixed() as usize;
         if let Some((known, Numbers { id, serial })) = self.own_out.get(hash)
             && known == pid
         {

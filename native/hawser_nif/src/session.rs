@@ -111,8 +111,8 @@ impl Session {
     /// The shard of a sender: always the same one, whatever it sends to.
     #[inline]
     pub fn shard_of(&self, sender: Immediate) -> Option<&Arc<Shard>> {
-        let spread = ((sender.bits() >> 4) as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        self.shards.get((spread as usize * self.shards.len()) >> 32)
+        let spread = (sender.mixed() >> 32) as usize;
+        self.shards.get((spread * self.shards.len()) >> 32)
     }
 }
 

@@ -229,6 +229,17 @@ impl Immediate {
         bits(self.0)
     }
 
+    /// The bits, mixed well: processes that were started one after the other have little else in common.
+    #[inline]
+    pub fn mixed(self) -> u64 {
+        let mut x = self.bits() as u64 >> 4;
+        x ^= x >> 33;
+        x = x.wrapping_mul(0xFF51_AFD7_ED55_8CCD);
+        x ^= x >> 33;
+        x = x.wrapping_mul(0xC4CE_B9FE_1A85_EC53);
+        x ^ x >> 33
+    }
+
     /// An atom made by rustler.
     pub fn of_atom(atom: rustler::Atom) -> Self {
         Immediate(atom.as_c_arg())
