@@ -57,7 +57,7 @@ nosuspend(Config) ->
     {A, B, Worker} = at_work(Config),
     [#{pid := Pid} = Receiver] = call(B, hawser_stream, receivers, [1]),
     Frozen = freeze(B),
-    First = do(A, Worker, fun() -> until_full(Pid, 1, 0) end),
+    First = do(A, Worker, fun() -> until_full(Pid, 1, erlang:monotonic_time(millisecond)) end),
     true = First > 100,
     %% The kernel may still take a little of what is queued.
     Second = do(A, Worker, fun() -> tried(Pid, First, 1000) end),
@@ -277,7 +277,7 @@ do(Worker, Fun) ->
 
 %% From processes of many shards, until on each of them as much as may be waits for the peer and the queue behind it is full.
 fill(Sink) ->
-    Fillers = [spawn_monitor(fun() -> _ = until_full(Sink, 1, 0) end) || _ <- lists:seq(1, 64)],
+    Fillers = [spawn_monitor(fun() -> _ = until_full(Sink, 1, erlang:monotonic_time(millisecond)) end) || _ <- lists:seq(1, 64)],
     [] = hawser_stream:wait(Fillers),
     #{max_queue_bytes := Queued, max_unacked_bytes := Unacked} = ?NARROW,
     #{session := #{shards := Shards}} = hawser:info(node(Sink)),
@@ -286,13 +286,17 @@ fill(Sink) ->
         _ -> fill(Sink)
     end.
 
-%% The number of the first message that was refused, and refused again whenever the flusher had its turn.
-until_full(_, N, 50) ->
-    N;
-until_full(To, N, Refused) ->
+%% The number of the first message that was refused, and refused again for so long that flusher and kernel had their turn.
+until_full(To, N, Since) ->
     case hawser:send(To, hawser_stream:number(me, N, ?PAYLOAD), [nosuspend]) of
-        ok -> until_full(To, N + 1, 0);
-        nosuspend -> erlang:yield(), until_full(To, N, Refused + 1)
+        ok ->
+            until_full(To, N + 1, erlang:monotonic_time(millisecond));
+        nosuspend ->
+            erlang:yield(),
+            case erlang:monotonic_time(millisecond) - Since > 500 of
+                true -> N;
+                false -> until_full(To, N, Since)
+            end
     end.
 
 %% So many tries; the number after the last message that was taken.
