@@ -59,7 +59,7 @@ defaults() ->
         heartbeat_interval_ms => 5000,
         connect_timeout_ms => 5000,
         max_message_bytes => 512 bsl 20,
-        max_queue_bytes => 1 bsl 20,
+        max_queue_bytes => 4 bsl 20,
         max_unacked_bytes => 16 bsl 20,
         ack_every_bytes => 1 bsl 20,
         drain_timeout_ms => 5000,
@@ -69,7 +69,7 @@ defaults() ->
 
 %% One clause per key. The second half of each error says what is right.
 check(shards, default) ->
-    {ok, max(1, min(4, erlang:system_info(schedulers_online) div 2))};
+    {ok, min(4, erlang:system_info(schedulers_online))};
 check(shards, N) ->
     integer(N, 1, 64, "`default` or a number of sockets, 1 to 64");
 check(ip, default) ->

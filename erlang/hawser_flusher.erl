@@ -10,7 +10,7 @@
 -export([init/3, loop/1]).
 
 %% Bytes of room for which one waiting caller is woken, and how many at once at the most.
--define(ROOM_PER_CALLER, 8192).
+-define(ROOM_PER_CALLER, 32768).
 -define(CALLERS_AT_ONCE, 64).
 -define(RECHECK_MS, 5).
 

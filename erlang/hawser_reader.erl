@@ -17,7 +17,7 @@
 -spec start_link(hawser_nif:shard(), Index :: non_neg_integer(), Owner :: pid()) -> {ok, pid()}.
 start_link(Shard, Index, Owner) ->
     Pid = spawn_opt(?MODULE, init, [Shard, Index, Owner], [
-        link, {priority, normal}, {fullsweep_after, 0}, {message_queue_data, off_heap}
+        link, {priority, normal}, {fullsweep_after, 20}, {message_queue_data, off_heap}
     ]),
     {ok, Pid}.
 
