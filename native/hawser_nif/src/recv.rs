@@ -19,8 +19,8 @@ use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering;
 
-/// Bytes of frames decoded in one call; a slice of this much takes well below a millisecond.
-const DECODE_AT_MOST: usize = 48 * 1024;
+/// Bytes of frames decoded in one call: all that one read gives. It takes about 0.2 ms for messages of atoms.
+const DECODE_AT_MOST: usize = 72 * 1024;
 /// What an announced atom counts for in that budget: the VM has to enter its name in the atom table.
 const ATOM_COST: usize = 256;
 /// Reads in one call that bring no message (ticks, parts of something long) before others have their turn.
