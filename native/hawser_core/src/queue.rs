@@ -39,6 +39,7 @@ struct Inner {
     open: BytesMut,
     full: Vec<Piece>,
     used: UsedAtoms,
+    pushed: u64,
     kicked: bool,
     stalled: bool,
     closed: bool,
@@ -73,6 +74,11 @@ impl Queue {
     /// Bytes queued at this moment.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Frames queued since the beginning.
+    pub fn pushed(&self) -> u64 {
+        self.inner.lock().pushed
     }
 
     /// Room below the limit.
@@ -133,6 +139,7 @@ impl Queue {
                 });
             }
             self.bytes.fetch_add(length, Ordering::Relaxed);
+            inner.pushed += 1;
             let kick = !inner.kicked && !inner.stalled;
             inner.kicked |= kick;
             return if kick { Pushed::Kick } else { Pushed::Queued };

@@ -3,9 +3,9 @@
 use crate::encode::{Encoder, NATIVE_LIMIT, Plain};
 use crate::pids::Belongs;
 use crate::scratch::{self, Scratch};
-use crate::session::Session;
+use crate::session::{RouteCache, Session};
 use crate::shard::Shard;
-use crate::vm::{Immediate, Kind, Vm, Word};
+use crate::vm::{Kind, Vm, Word};
 use crate::wall;
 use bytes::Bytes;
 use hawser_core::queue::Pushed;
@@ -36,22 +36,19 @@ impl From<Plain> for NoFrame {
 #[rustler::nif]
 fn push<'a>(env: Env<'a>, node: Term<'a>, to: Term<'a>, message: Term<'a>) -> NifResult<Term<'a>> {
     let vm = Vm::of(env);
-    scratch::with(|scratch| {
-        let Some((session, sender)) = route(vm, scratch, vm.word(node)) else {
-            return Ok(wall::noroute().encode(env));
-        };
-        let Some(shard) = session.shard_of(sender) else {
+    scratch::with_routes(|routes, scratch| {
+        let Some((session, shard)) = route(vm, routes, vm.word(node)) else {
             return Ok(wall::noroute().encode(env));
         };
         if shard.queue.room() == 0 {
-            return busy(env, &session, sender);
+            return busy(env, shard);
         }
         let limit = NATIVE_LIMIT.min(session.limits.max_message_bytes);
         match frame(
             vm,
             scratch,
-            &session,
-            sender,
+            session,
+            shard,
             vm.word(to),
             limit,
             Some(vm.word(message)),
@@ -66,7 +63,7 @@ fn push<'a>(env: Env<'a>, node: Term<'a>, to: Term<'a>, message: Term<'a>) -> Ni
         if percent > 0 {
             vm.consume(percent);
         }
-        answer(env, pushed, &session, sender)
+        answer(env, pushed, shard)
     })
 }
 
@@ -81,28 +78,17 @@ fn push_plain<'a>(
     let vm = Vm::of(env);
     let word = vm.word(message);
     let message = vm.binary(word).ok_or(rustler::Error::BadArg)?;
-    scratch::with(|scratch| {
-        let Some((session, sender)) = route(vm, scratch, vm.word(node)) else {
-            return Ok(wall::noroute().encode(env));
-        };
-        let Some(shard) = session.shard_of(sender) else {
+    scratch::with_routes(|routes, scratch| {
+        let Some((session, shard)) = route(vm, routes, vm.word(node)) else {
             return Ok(wall::noroute().encode(env));
         };
         if message.len() > session.limits.max_message_bytes {
             return Ok(wall::system_limit().encode(env));
         }
         if shard.queue.room() == 0 {
-            return busy(env, &session, sender);
+            return busy(env, shard);
         }
-        match frame(
-            vm,
-            scratch,
-            &session,
-            sender,
-            vm.word(to),
-            NATIVE_LIMIT,
-            None,
-        ) {
+        match frame(vm, scratch, session, shard, vm.word(to), NATIVE_LIMIT, None) {
             Ok(()) => {}
             Err(NoFrame::Nowhere) => return Ok(wall::ok().encode(env)),
             Err(NoFrame::Plain | NoFrame::BadDestination) => return Err(rustler::Error::BadArg),
@@ -116,7 +102,7 @@ fn push_plain<'a>(
             vm.keep_binary(word).map(Bytes::from_owner)
         };
         let pushed = shard.push(vm, &scratch.frame, large, &scratch.fresh);
-        answer(env, pushed, &session, sender)
+        answer(env, pushed, shard)
     })
 }
 
@@ -135,14 +121,14 @@ fn cost(shard: &Shard, bytes: usize) -> usize {
     }
 }
 
-fn route<'a>(
+fn route<'a, 'r>(
     vm: Vm<'a>,
-    scratch: &mut Scratch,
+    routes: &'r mut RouteCache,
     node: Word<'a>,
-) -> Option<(std::sync::Arc<Session>, Immediate)> {
-    let node = vm.immediate(node)?;
-    let session = scratch.routes.find(node)?;
-    Some((session, vm.self_pid()?.immediate()))
+) -> Option<(&'r Session, &'r Shard)> {
+    let session = routes.find(vm.immediate(node)?)?;
+    let shard = session.shard_of(vm.self_pid()?.immediate())?;
+    Some((session, shard))
 }
 
 /// Writes the frame into `scratch.frame`: head, destination and, if there is one, the message.
@@ -150,7 +136,7 @@ fn frame<'a>(
     vm: Vm<'a>,
     scratch: &mut Scratch,
     session: &Session,
-    sender: Immediate,
+    shard: &Shard,
     to: Word<'a>,
     limit: usize,
     message: Option<Word<'a>>,
@@ -165,17 +151,13 @@ fn frame<'a>(
     frame.clear();
     fresh.clear();
     frame.extend_from_slice(&[0; wire::FRAME_HEAD]);
-    let used = match session.shard_of(sender) {
-        Some(shard) => &shard.queue.used_bits,
-        None => return Err(NoFrame::Nowhere),
-    };
     let mut encoder = Encoder {
         vm,
         out: frame,
         atoms,
         pids,
         peer: &session.peer,
-        used,
+        used: &shard.queue.used_bits,
         fresh,
         limit: usize::MAX,
     };
@@ -241,25 +223,20 @@ fn destination<'a>(
     }
 }
 
-fn answer<'a>(
-    env: Env<'a>,
-    pushed: Pushed,
-    session: &Session,
-    sender: Immediate,
-) -> NifResult<Term<'a>> {
+fn answer<'a>(env: Env<'a>, pushed: Pushed, shard: &Shard) -> NifResult<Term<'a>> {
     match pushed {
         Pushed::Queued | Pushed::Kick => Ok(wall::ok().encode(env)),
         Pushed::Closed => Ok(wall::noroute().encode(env)),
-        Pushed::Busy => busy(env, session, sender),
+        Pushed::Busy => busy(env, shard),
     }
 }
 
 /// `{busy, Flusher}`: the process that tells when there is room.
 #[cold]
-fn busy<'a>(env: Env<'a>, session: &Session, sender: Immediate) -> NifResult<Term<'a>> {
+fn busy<'a>(env: Env<'a>, shard: &Shard) -> NifResult<Term<'a>> {
     let vm = Vm::of(env);
-    let flusher = session.shard_of(sender).and_then(|shard| shard.flusher());
-    Ok(match flusher {
+    shard.counters.busy.fetch_add(1, Ordering::Relaxed);
+    Ok(match shard.flusher() {
         Some(pid) => {
             let pair: (Atom, Term) = (wall::busy(), vm.term(env, vm.local_pid_word(pid)));
             pair.encode(env)

@@ -12,7 +12,6 @@ pub const READ_BYTES: usize = 64 * 1024;
 pub struct Scratch {
     pub atoms: AtomCache,
     pub pids: PidTables,
-    pub routes: RouteCache,
     /// The frame that is being encoded.
     pub frame: Vec<u8>,
     /// Atoms that the frame may be the first to use.
@@ -23,26 +22,43 @@ pub struct Scratch {
     pub unreported: usize,
 }
 
+struct Kept {
+    routes: RouteCache,
+    scratch: Scratch,
+}
+
 thread_local! {
-    static SCRATCH: RefCell<Option<Box<Scratch>>> = const { RefCell::new(None) };
+    static KEPT: RefCell<Option<Box<Kept>>> = const { RefCell::new(None) };
 }
 
 /// Runs `f` with this thread's scratch. NIFs do not nest, so it is never taken twice.
 #[inline(always)]
 pub fn with<R>(f: impl FnOnce(&mut Scratch) -> R) -> R {
-    SCRATCH.with_borrow_mut(|slot| f(slot.get_or_insert_with(new)))
+    KEPT.with_borrow_mut(|slot| f(&mut slot.get_or_insert_with(new).scratch))
+}
+
+/// The same with the thread's routes beside it, so that a session can be looked at without counting the look.
+#[inline(always)]
+pub fn with_routes<R>(f: impl FnOnce(&mut RouteCache, &mut Scratch) -> R) -> R {
+    KEPT.with_borrow_mut(|slot| {
+        let kept = slot.get_or_insert_with(new);
+        f(&mut kept.routes, &mut kept.scratch)
+    })
 }
 
 #[cold]
-fn new() -> Box<Scratch> {
-    Box::new(Scratch {
+fn new() -> Box<Kept> {
+    let scratch = Scratch {
         atoms: AtomCache::new(),
         pids: PidTables::new(),
-        routes: RouteCache::new(),
         frame: Vec::with_capacity(4096),
         fresh: Vec::new(),
         read: Vec::new(),
         unreported: 0,
+    };
+    Box::new(Kept {
+        routes: RouteCache::new(),
+        scratch,
     })
 }
 

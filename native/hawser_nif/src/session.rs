@@ -127,7 +127,7 @@ pub struct RouteCache {
     known: Vec<(Immediate, Option<Arc<Session>>)>,
 }
 
-/// Nodes that a thread remembers; further ones are looked up each time.
+/// Nodes that a thread remembers; a further one takes the place of the last.
 const KNOWN: usize = 64;
 
 impl RouteCache {
@@ -139,20 +139,23 @@ impl RouteCache {
     }
 
     #[inline]
-    pub fn find(&mut self, node: Immediate) -> Option<Arc<Session>> {
+    pub fn find(&mut self, node: Immediate) -> Option<&Session> {
         let generation = GENERATION.load(Ordering::Acquire);
         if generation != self.generation {
             self.known.clear();
             self.generation = generation;
         }
-        if let Some((_, session)) = self.known.iter().find(|(known, _)| *known == node) {
-            return session.clone();
-        }
-        let session = routed(node);
-        if self.known.len() < KNOWN {
-            self.known.push((node, session.clone()));
-        }
-        session
+        let at = match self.known.iter().position(|(known, _)| *known == node) {
+            Some(at) => at,
+            None => {
+                self.known.truncate(KNOWN - 1);
+                self.known.push((node, routed(node)));
+                self.known.len() - 1
+            }
+        };
+        self.known
+            .get(at)
+            .and_then(|(_, session)| session.as_deref())
     }
 }
 

@@ -190,7 +190,7 @@ fn shard_info<'a>(env: Env<'a>, shard: &Shard) -> NifResult<Term<'a>> {
     numbers(
         env,
         &[
-            (wall::sent_messages(), read(&counters.sent_messages)),
+            (wall::sent_messages(), shard.queue.pushed()),
             (wall::sent_bytes(), read(&counters.sent_bytes)),
             (wall::sent_batches(), read(&counters.sent_batches)),
             (wall::writes(), read(&counters.writes)),

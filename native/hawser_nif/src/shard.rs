@@ -64,7 +64,6 @@ pub enum End {
 /// Gauges and counters of a shard; read by whoever asks.
 #[derive(Default)]
 pub struct Counters {
-    pub sent_messages: AtomicU64,
     pub sent_bytes: AtomicU64,
     pub sent_batches: AtomicU64,
     pub writes: AtomicU64,
@@ -213,18 +212,8 @@ impl Shard {
     #[inline]
     pub fn push(&self, vm: Vm<'_>, frame: &[u8], large: Option<Bytes>, fresh: &[u16]) -> Pushed {
         let pushed = self.queue.push(frame, large, fresh);
-        match pushed {
-            Pushed::Kick => {
-                self.counters.sent_messages.fetch_add(1, Ordering::Relaxed);
-                self.kick(vm);
-            }
-            Pushed::Queued => {
-                self.counters.sent_messages.fetch_add(1, Ordering::Relaxed);
-            }
-            Pushed::Busy => {
-                self.counters.busy.fetch_add(1, Ordering::Relaxed);
-            }
-            Pushed::Closed => {}
+        if pushed == Pushed::Kick {
+            self.kick(vm);
         }
         pushed
     }
@@ -276,8 +265,8 @@ impl Shard {
 
     /// Tells the shard's processes, once, when no message has passed since the last look.
     fn hush(&self, vm: Vm<'_>, heart: &mut Heart) {
-        let messages = self.counters.sent_messages.load(Ordering::Relaxed)
-            + self.counters.received_messages.load(Ordering::Relaxed);
+        let messages =
+            self.queue.pushed() + self.counters.received_messages.load(Ordering::Relaxed);
         let quiet = messages == heart.messages;
         heart.messages = messages;
         if quiet && !heart.hushed {
