@@ -47,7 +47,7 @@ impl<'a> Encoder<'_, 'a> {
             return Err(Plain);
         }
         match self.vm.kind(word) {
-            Kind::Atom => return self.atom(word),
+            Kind::Atom(atom) => return self.atom(atom),
             Kind::Small(value) => self.integer(value),
             Kind::Integer => match (self.vm.int64(word), self.vm.uint64(word)) {
                 (Some(value), _) => self.integer(value),
@@ -87,8 +87,7 @@ impl<'a> Encoder<'_, 'a> {
 
     /// Writes an atom: by id, or as text when the dictionary is full.
     #[inline(always)]
-    pub fn atom(&mut self, word: Word<'a>) -> Result<(), Plain> {
-        let atom = self.vm.immediate(word).ok_or(Plain)?;
+    pub fn atom(&mut self, atom: Immediate) -> Result<(), Plain> {
         match self.atoms.id(self.vm, atom) {
             Some(id) => {
                 if !self.used.get(id) {

@@ -200,8 +200,8 @@ fn destination<'a>(
             }
             Ok(wire::FRAME_TO_PID)
         }
-        Kind::Atom => {
-            encoder.atom(to)?;
+        Kind::Atom(name) => {
+            encoder.atom(name)?;
             Ok(wire::FRAME_TO_NAME)
         }
         Kind::Reference => {

@@ -24,16 +24,11 @@ impl<'a> Vm<'a> {
                     _ => bits(word.0) & TAG_4 != PID_TAG && bits(word.0) & TAG_4 != SMALL_TAG,
                 }
         });
-        let enough = [
-            Kind::Atom,
-            Kind::Nil,
-            Kind::LocalPid,
-            Kind::Tuple,
-            Kind::List,
-        ]
-        .iter()
-        .all(|kind| by_api.contains(kind))
-            && by_api.iter().any(|kind| matches!(kind, Kind::Small(_)));
+        let enough = [Kind::Nil, Kind::LocalPid, Kind::Tuple, Kind::List]
+            .iter()
+            .all(|kind| by_api.contains(kind))
+            && by_api.iter().any(|kind| matches!(kind, Kind::Small(_)))
+            && by_api.iter().any(|kind| matches!(kind, Kind::Atom(_)));
         TAGS_CHECKED.store(agree && enough, Ordering::Relaxed);
         agree && enough
     }

@@ -78,7 +78,7 @@ unsafe extern "C" {
 /// What a term is, as far as the codec wants to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    Atom,
+    Atom(Immediate),
     Small(i64),
     /// An integer that is not a small one.
     Integer,
@@ -123,7 +123,7 @@ impl<'a> Vm<'a> {
     pub fn kind(self, word: Word<'a>) -> Kind {
         if TAGS_CHECKED.load(Ordering::Relaxed) {
             if bits(word.0) & TAG_6 == ATOM_TAG {
-                return Kind::Atom;
+                return Kind::Atom(Immediate(word.0));
             }
             if bits(word.0) & TAG_4 == SMALL_TAG {
                 return Kind::Small((bits(word.0) as i64) >> 4);
@@ -141,7 +141,7 @@ impl<'a> Vm<'a> {
     fn kind_by_api(self, word: Word<'a>) -> Kind {
         // SAFETY: env is the running call's, word a term in it.
         match unsafe { enif_term_type(self.env, word.0) } {
-            1 => Kind::Atom,
+            1 => Kind::Atom(Immediate(word.0)),
             2 => Kind::Bits,
             3 => Kind::Float,
             4 => Kind::Fun,
@@ -211,7 +211,7 @@ impl<'a> Vm<'a> {
     #[inline(always)]
     pub fn immediate(self, word: Word<'a>) -> Option<Immediate> {
         match self.kind(word) {
-            Kind::Atom | Kind::Small(_) | Kind::LocalPid | Kind::Nil => Some(Immediate(word.0)),
+            Kind::Atom(_) | Kind::Small(_) | Kind::LocalPid | Kind::Nil => Some(Immediate(word.0)),
             _ => None,
         }
     }

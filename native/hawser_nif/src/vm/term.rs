@@ -390,7 +390,7 @@ impl<'a> Vm<'a> {
         let mut bytes = vec![hawser_core::etf::VERSION];
         hawser_core::etf::write_atom(name.as_bytes(), &mut bytes);
         self.decode(&bytes)
-            .filter(|word| self.kind(*word) == Kind::Atom)
+            .filter(|word| matches!(self.kind(*word), Kind::Atom(_)))
             .map(|word| Immediate(word.0))
     }
 
