@@ -46,7 +46,8 @@ loop(State) ->
             Waiting = enqueue(Alias, Place, State#state.waiting),
             loop(wake_on(State#state{waiting = Waiting}));
         hawser_recheck ->
-            flush(State#state{recheck = false});
+            %% The last group brought nothing in all that time: a whole large one has its turn, whatever the room.
+            flush(wake(eager(State), State#state{recheck = false}));
         hawser_idle ->
             erlang:hibernate(?MODULE, loop, [State])
     end.
@@ -113,6 +114,12 @@ wake(State) ->
 
 wake(Callers, #state{waiting = Waiting} = State) ->
     State#state{waiting = woken(Callers, Waiting)}.
+
+eager(#state{shard = Shard}) ->
+    case hawser_nif:shard_room(Shard) of
+        0 -> 0;
+        _ -> ?CALLERS_AT_ONCE
+    end.
 
 %% How many of those who wait there is room for.
 callers(#state{shard = Shard, waiting = Waiting}) ->

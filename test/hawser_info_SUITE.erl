@@ -49,7 +49,7 @@ live(_) ->
 %% when a node of the same name comes back.
 peer_killed(_) ->
     NodeA = name("info"),
-    {A, NodeA} = start_node(#{full_name => NodeA}),
+    {A, NodeA} = start_node(#{full_name => NodeA, env => #{shards => 1}}),
     {B, NodeB} = start_node(#{}),
     ok = await_session({A, NodeA}, {B, NodeB}),
     _ = [lost = call(A, hawser, send, [{nobody, NodeB}, lost]) || _ <- lists:seq(1, 7)],
@@ -58,7 +58,7 @@ peer_killed(_) ->
     kill(A),
     _ = await_end(B, NodeA),
     #{received_messages := 108, sessions_ended := 1, dropped := #{unknown_name := 7}} = Ended = totals(B),
-    {Again, NodeA} = start_node(#{full_name => NodeA}),
+    {Again, NodeA} = start_node(#{full_name => NodeA, env => #{shards => 1}}),
     ok = await_session({Again, NodeA}, {B, NodeB}),
     Ended = maps:merge(totals(B), maps:with([received_bytes, sent_bytes], Ended)),
     11 = stream(10, {Again, NodeA}, {B, NodeB}),
