@@ -153,13 +153,8 @@ elsewhere(ok, _Node, _Name, _To, _Message, _Opts) ->
 elsewhere(plain, Node, Name, To, Message, Opts) ->
     plain(Node, Name, To, Message, term_to_binary(Message), Opts);
 elsewhere({busy, Flusher}, Node, Name, To, Message, Opts) ->
-    case lists:member(nosuspend, Opts) of
-        true ->
-            nosuspend;
-        false ->
-            Again = fun() -> hawser_nif:push(Node, Name, Message) end,
-            elsewhere(wait_for_room(Flusher, last, Again), Node, Name, To, Message, Opts)
-    end;
+    Again = fun() -> hawser_nif:push(Node, Name, Message) end,
+    unless_nosuspend(Flusher, Again, Node, Name, To, Message, Opts);
 elsewhere(system_limit, _Node, _Name, To, Message, Opts) ->
     error(system_limit, [To, Message, Opts]);
 elsewhere(noroute, Node, Name, To, Message, Opts) ->
@@ -168,15 +163,16 @@ elsewhere(noroute, Node, Name, To, Message, Opts) ->
 plain(Node, Name, To, Message, Plain, Opts) ->
     case hawser_nif:push_plain(Node, Name, Plain) of
         {busy, Flusher} ->
-            case lists:member(nosuspend, Opts) of
-                true ->
-                    nosuspend;
-                false ->
-                    Again = fun() -> hawser_nif:push_plain(Node, Name, Plain) end,
-                    elsewhere(wait_for_room(Flusher, last, Again), Node, Name, To, Message, Opts)
-            end;
+            Again = fun() -> hawser_nif:push_plain(Node, Name, Plain) end,
+            unless_nosuspend(Flusher, Again, Node, Name, To, Message, Opts);
         Other ->
             elsewhere(Other, Node, Name, To, Message, Opts)
+    end.
+
+unless_nosuspend(Flusher, Again, Node, Name, To, Message, Opts) ->
+    case lists:member(nosuspend, Opts) of
+        true -> nosuspend;
+        false -> elsewhere(wait_for_room(Flusher, last, Again), Node, Name, To, Message, Opts)
     end.
 
 %% Waits in an ordinary receive, so that the caller can be killed; the alias dies with the wait, so that no wake-up

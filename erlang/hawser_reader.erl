@@ -75,6 +75,4 @@ deliver([]) ->
 -spec finish(term(), whose()) -> no_return().
 finish(End, {Index, Owner}) ->
     Owner ! {?MODULE, Index, End},
-    receive
-        {?MODULE, stop} -> exit(normal)
-    end.
+    receive after infinity -> exit(normal) end.
