@@ -148,47 +148,13 @@ valid([]) -> true;
 valid(_) -> false.
 
 %% Everything but the plain case: the message is still here, and what happens to it is decided here.
-elsewhere(ok, _Node, _Name, _To, _Message, _Opts) ->
-    ok;
-elsewhere(plain, Node, Name, To, Message, Opts) ->
-    plain(Node, Name, To, Message, term_to_binary(Message), Opts);
-elsewhere({busy, Flusher}, Node, Name, To, Message, Opts) ->
-    Again = fun() -> hawser_nif:push(Node, Name, Message) end,
-    unless_nosuspend(Flusher, Again, Node, Name, To, Message, Opts);
-elsewhere(system_limit, _Node, _Name, To, Message, Opts) ->
-    error(system_limit, [To, Message, Opts]);
-elsewhere(noroute, Node, Name, To, Message, Opts) ->
-    without_session(hawser_config:get(fallback), Node, Name, To, Message, Opts).
-
-plain(Node, Name, To, Message, Plain, Opts) ->
-    case hawser_nif:push_plain(Node, Name, Plain) of
-        {busy, Flusher} ->
-            Again = fun() -> hawser_nif:push_plain(Node, Name, Plain) end,
-            unless_nosuspend(Flusher, Again, Node, Name, To, Message, Opts);
-        Other ->
-            elsewhere(Other, Node, Name, To, Message, Opts)
-    end.
-
-unless_nosuspend(Flusher, Again, Node, Name, To, Message, Opts) ->
-    case lists:member(nosuspend, Opts) of
-        true -> nosuspend;
-        false -> elsewhere(wait_for_room(Flusher, last, Again), Node, Name, To, Message, Opts)
-    end.
-
-%% Waits in an ordinary receive, so that the caller can be killed; the alias dies with the wait, so that no wake-up
-%% stays behind. The flusher's end is the session's end: the push then finds no route.
-wait_for_room(Flusher, Place, Again) ->
-    Alias = monitor(process, Flusher, [{alias, demonitor}]),
-    Flusher ! {wait, Alias, Place},
-    receive
-        {Alias, room} ->
-            demonitor(Alias, [flush]),
-            case Again() of
-                {busy, Flusher} -> wait_for_room(Flusher, first, Again);
-                Other -> Other
-            end;
-        {'DOWN', Alias, process, Flusher, _} ->
-            Again()
+elsewhere(Pushed, Node, Name, To, Message, Opts) ->
+    Limit = case lists:member(nosuspend, Opts) of true -> nosuspend; false -> infinity end,
+    case hawser_push:settle(Pushed, {node, Node, Name}, term, Message, Limit) of
+        ok -> ok;
+        busy -> nosuspend;
+        system_limit -> error(system_limit, [To, Message, Opts]);
+        noroute -> without_session(hawser_config:get(fallback), Node, Name, To, Message, Opts)
     end.
 
 without_session(dist, _Node, _Name, To, Message, Opts) ->

@@ -275,7 +275,7 @@ peer_gone(Pid, Why, #state{peers = Peers} = State) ->
 %% Of a peer process that was killed; closing twice does no harm.
 close_left_over(Node) ->
     case ets:lookup(?TABLE, Node) of
-        [{_, _, Session, _}] when Session =/= none -> hawser_nif:session_close(Session);
+        [{_, _, Session, _}] when Session =/= none -> hawser_session:cut(Session);
         _ -> ok
     end.
 

@@ -6,7 +6,7 @@
 %% never decides anything.
 -module(hawser_nif).
 
--export([push/3, push_plain/3]).
+-export([push/3, push_plain/3, answer/4, answer_plain/4, forget_call/2]).
 -export([flush/1, recv/2, shard_room/1, shard_finish/1, shard_bind/3]).
 -export([session_open/5, session_up/1, session_down/1, session_close/1, session_tick/3, session_info/1]).
 -export([dictionary_limit/1]).
@@ -14,18 +14,21 @@
 -export([codec_encode/2, codec_decode/3, codec_bench/2]).
 
 -export_type([
-    session/0, shard/0, socket/0, party/0, end_point/0, limits/0, event/0, invitation_id/0, secret/0, destination/0
+    session/0, shard/0, socket/0, party/0, end_point/0, limits/0, event/0, invitation_id/0, secret/0, destination/0, call_id/0, request/0
 ]).
 
 -on_load(load/0).
 
 %% Number of the interface; the library refuses to load under another one.
--define(ABI, 1).
+-define(ABI, 2).
 
 -opaque session() :: reference().
 -opaque shard() :: reference().
 -opaque socket() :: reference().
--type destination() :: pid() | atom() | reference().
+-type call_id() :: non_neg_integer().
+%% A request's destination; its message is a {@type request()}.
+-type destination() :: pid() | atom() | reference() | {cast} | {call, Alias :: reference(), TimeoutMs :: timeout()}.
+-type request() :: {GroupLeader :: pid(), module(), Function :: atom(), Args :: [term()]}.
 -type end_point() :: {NodeName :: binary(), Creation :: non_neg_integer()}.
 -type party() :: {NodeName :: binary(), Creation :: non_neg_integer(), Incarnation :: <<_:128>>}.
 -type invitation_id() :: <<_:128>>.
@@ -36,6 +39,15 @@
     max_unacked_bytes := pos_integer(),
     ack_every_bytes := pos_integer()
 }.
+%% What a reader is to deliver; a binary holds external term format.
+-type delivery() ::
+    nonempty_improper_list(pid() | reference(), term())
+    | {pid() | reference(), binary()}
+    | {cast, request()}
+    | {cast_plain, binary()}
+    | {call, call_id(), request()}
+    | {call_plain, call_id(), binary()}
+    | {answer_plain, Alias :: reference(), binary()}.
 -type event() ::
     {established, invitation_id(), dialer | acceptor, [socket()]}
     | {failed, invitation_id(), Reason :: binary()}
@@ -65,18 +77,30 @@ samples() ->
 
 %% Hot path.
 
--spec push(node(), destination(), term()) -> ok | noroute | plain | system_limit | {busy, Flusher :: pid()}.
+-spec push(node(), destination(), term()) ->
+    ok | call_id() | noroute | plain | system_limit | {busy, Flusher :: pid()}.
 push(_Node, _To, _Message) -> erlang:nif_error(not_loaded).
 
--spec push_plain(node(), destination(), binary()) -> ok | noroute | system_limit | {busy, Flusher :: pid()}.
+-spec push_plain(node(), destination(), binary()) ->
+    ok | call_id() | noroute | system_limit | {busy, Flusher :: pid()}.
 push_plain(_Node, _To, _Plain) -> erlang:nif_error(not_loaded).
+
+-spec answer(shard(), From :: pid(), call_id(), term()) ->
+    ok | noroute | plain | system_limit | {busy, Flusher :: pid()}.
+answer(_Shard, _From, _Call, _Outcome) -> erlang:nif_error(not_loaded).
+
+-spec answer_plain(shard(), From :: pid(), call_id(), binary()) ->
+    ok | noroute | system_limit | {busy, Flusher :: pid()}.
+answer_plain(_Shard, _From, _Call, _Plain) -> erlang:nif_error(not_loaded).
+
+-spec forget_call(node(), call_id()) -> ok.
+forget_call(_Node, _Call) -> erlang:nif_error(not_loaded).
 
 -spec flush(shard()) -> idle | more | wait | finished | {lost, Reason :: binary() | closed}.
 flush(_Shard) -> erlang:nif_error(not_loaded).
 
 -spec recv(shard(), Arm :: boolean()) ->
-    [nonempty_improper_list(pid() | reference(), term()) | {pid() | reference(), binary()}]
-    | again | wait | closed | {lost, Reason :: binary() | closed} | {malformed, Reason :: binary()}.
+    [delivery()] | again | wait | closed | {lost, Reason :: binary() | closed} | {malformed, Reason :: binary()}.
 recv(_Shard, _Arm) -> erlang:nif_error(not_loaded).
 
 -spec shard_room(shard()) -> Bytes :: non_neg_integer().
@@ -100,7 +124,8 @@ session_up(_Session) -> erlang:nif_error(not_loaded).
 -spec session_down(session()) -> ok.
 session_down(_Session) -> erlang:nif_error(not_loaded).
 
--spec session_close(session()) -> ok.
+%% The aliases of those who still wait for an answer.
+-spec session_close(session()) -> [reference()].
 session_close(_Session) -> erlang:nif_error(not_loaded).
 
 -spec session_tick(session(), NowMs :: integer(), IntervalMs :: pos_integer()) ->

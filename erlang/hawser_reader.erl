@@ -34,7 +34,10 @@ resume(Shard, Whose) ->
 sleep(Shard, Whose, Mode) ->
     receive
         hawser_recv -> loop(Shard, Whose, ?LOOKS, Mode);
-        hawser_idle -> erlang:hibernate(?MODULE, resume, [Shard, Whose])
+        hawser_idle -> erlang:hibernate(?MODULE, resume, [Shard, Whose]);
+        {{hawser_body, Call}, _, process, _, Reason} ->
+            hawser_body:ended(Shard, Call, Reason),
+            sleep(Shard, Whose, Mode)
     end.
 
 loop(Shard, Whose, Looks, Mode) ->
@@ -47,29 +50,57 @@ loop(Shard, Whose, Looks, Mode) ->
         wait ->
             sleep(Shard, Whose, Mode);
         Messages when is_list(Messages) ->
-            case deliver(Messages) of
-                ok -> loop(Shard, Whose, ?LOOKS, busy);
+            case deliver(Messages, Shard) of
+                ok ->
+                    bury(Shard),
+                    loop(Shard, Whose, ?LOOKS, busy);
                 Malformed -> finish(Malformed, Whose)
             end;
         End ->
             finish(End, Whose)
     end.
 
-deliver([[To | Message] | Rest]) ->
+deliver([[To | Message] | Rest], Shard) ->
     To ! Message,
-    deliver(Rest);
-deliver([{To, Plain} | Rest]) ->
+    deliver(Rest, Shard);
+deliver([{call, Call, Request} | Rest], Shard) ->
+    hawser_body:start_call(term, Request, Shard, Call),
+    deliver(Rest, Shard);
+deliver([{cast, Request} | Rest], Shard) ->
+    _ = hawser_body:start_cast(term, Request),
+    deliver(Rest, Shard);
+deliver([{call_plain, Call, Plain} | Rest], Shard) ->
+    hawser_body:start_call(plain, Plain, Shard, Call),
+    deliver(Rest, Shard);
+deliver([{cast_plain, Plain} | Rest], Shard) ->
+    _ = hawser_body:start_cast(plain, Plain),
+    deliver(Rest, Shard);
+deliver([{answer_plain, Alias, Plain} | Rest], Shard) ->
+    deliver_plain(Alias, fun(Outcome) -> {Alias, Outcome} end, Plain, Rest, Shard);
+deliver([{To, Plain} | Rest], Shard) ->
+    deliver_plain(To, fun(Message) -> Message end, Plain, Rest, Shard);
+deliver([], _Shard) ->
+    ok.
+
+deliver_plain(To, Wrap, Plain, Rest, Shard) ->
     try binary_to_term(Plain, [used]) of
-        {Message, Used} when Used =:= byte_size(Plain) ->
-            To ! Message,
-            deliver(Rest);
+        {Term, Used} when Used =:= byte_size(Plain) ->
+            To ! Wrap(Term),
+            deliver(Rest, Shard);
         {_, _} ->
             {malformed, <<"bytes behind a plain term">>}
     catch
         error:badarg -> {malformed, <<"a plain term that the VM does not take">>}
-    end;
-deliver([]) ->
-    ok.
+    end.
+
+%% Bodies that have ended since; most have answered themselves.
+bury(Shard) ->
+    receive
+        {{hawser_body, Call}, _, process, _, Reason} ->
+            hawser_body:ended(Shard, Call, Reason),
+            bury(Shard)
+    after 0 -> ok
+    end.
 
 %% The owner ends this process when it has heard all of the session's readers.
 -spec finish(term(), whose()) -> no_return().

@@ -4,7 +4,7 @@
 %% Never decides what follows from a report.
 -module(hawser_session).
 
--export([open/4, heard/2, tick/1, withdraw/1, finish/1, finish/2, all_read/1, all_done/1, close/1]).
+-export([open/4, cut/1, heard/2, tick/1, withdraw/1, finish/1, finish/2, all_read/1, all_done/1, close/1]).
 -export([handle/1, terms/1, age_ms/1]).
 
 -export_type([live/0, event/0, ends/0, counts/0]).
@@ -151,7 +151,7 @@ all_done(#live{reading = Reading, writing = Writing}) ->
 %% Closes the sockets and ends the processes; answers the session's last counts.
 -spec close(live()) -> counts().
 close(#live{node = Node, session = Session, flushers = Flushers, readers = Readers}) ->
-    ok = hawser_nif:session_close(Session),
+    ok = cut(Session),
     lists:foreach(fun end_process/1, maps:keys(Flushers) ++ maps:keys(Readers)),
     ok = hawser_totals:ended(Node),
     #{shards := Shards, dropped := Dropped} = hawser_nif:session_info(Session),
@@ -160,6 +160,14 @@ close(#live{node = Node, session = Session, flushers = Flushers, readers = Reade
         received_messages => sum(received_messages, Shards),
         dropped => maps:filter(fun(_, Count) -> Count > 0 end, Dropped)
     }.
+
+%% Ends a native session; whoever waits for an answer learns that none will come.
+-spec cut(hawser_nif:session()) -> ok.
+cut(Session) ->
+    lists:foreach(
+        fun(Alias) -> Alias ! {Alias, {system, noconnection}} end,
+        hawser_nif:session_close(Session)
+    ).
 
 sum(Counter, Shards) ->
     lists:sum([maps:get(Counter, Shard) || Shard <- Shards]).

@@ -44,7 +44,7 @@ records(_) ->
     Long = unicode:characters_to_binary(lists:duplicate(255, 16#1f600)),
     [
         #{kind := tick, ack := 0},
-        #{kind := batch, ack := 0, number := 1, age_ms := 0, announcements := [{0, <<"ok">>}, {1, <<"logger">>}],
+        #{kind := batch, ack := 0, number := 1, clock_ms := 0, announcements := [{0, <<"ok">>}, {1, <<"logger">>}],
           frames := [
               #{to := Pid, plain := false, term := <<104, 2, $R, 0:16, 97, 7>>},
               #{to := {name, 1}, plain := false, term := <<$R, 0:16>>},
@@ -52,9 +52,9 @@ records(_) ->
               #{to := {alias, Alias}, plain := false, term := <<107, 2:16, "hi">>},
               #{to := Pid, plain := true, term := <<131, 106>>}
           ]},
-        #{kind := batch, ack := 16#0102030405060708, number := 2, age_ms := 250, announcements := [],
+        #{kind := batch, ack := 16#0102030405060708, number := 2, clock_ms := 250, announcements := [],
           frames := [#{to := Pid, term := <<$R, 0:16>>}]},
-        #{kind := batch, ack := 5, number := 3, age_ms := 1, announcements := [{300, Long}],
+        #{kind := batch, ack := 5, number := 3, clock_ms := 1, announcements := [{300, Long}],
           frames := [#{to := {name, 300}, term := <<106>>}]},
         #{kind := batch, ack := 5, number := 4, frames := [#{to := skipped}, #{to := {name, 1}}]},
         #{kind := skipped, ack := 6},

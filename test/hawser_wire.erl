@@ -16,7 +16,7 @@
 -type wire_record() :: #{
     kind := batch | tick | close | skipped,
     ack := non_neg_integer(),
-    number => pos_integer(), age_ms => non_neg_integer(), announcements => [announcement()], frames => [frame()],
+    number => pos_integer(), clock_ms => non_neg_integer(), announcements => [announcement()], frames => [frame()],
     reason => finished | non_neg_integer(), text => binary()
 }.
 
@@ -32,7 +32,7 @@ records(<<>>) ->
 
 record(1, <<Number:64, Age:32, Count:16, Rest/binary>>) ->
     {Announcements, Frames} = announcements(Count, Rest, []),
-    #{kind => batch, number => Number, age_ms => Age, announcements => Announcements, frames => frames(Frames)};
+    #{kind => batch, number => Number, clock_ms => Age, announcements => Announcements, frames => frames(Frames)};
 record(2, <<>>) ->
     #{kind => tick};
 record(3, <<?FINISHED:16, Text/binary>>) ->

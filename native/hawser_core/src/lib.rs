@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod calls;
 pub mod dictionary;
 pub mod etf;
 pub mod handshake;

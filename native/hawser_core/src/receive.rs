@@ -5,7 +5,7 @@
 //! against the largest frame allowed, before the driver reserves memory for it. Terms are left to the codec.
 
 use crate::batch::{Inbox, OutOfOrder};
-use crate::wire::{self, BatchNumber, CloseReason};
+use crate::wire::{self, BatchNumber, CallId, ClockMs, CloseReason};
 
 /// What a connection delivers, in order.
 #[derive(Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub enum Item<'a> {
     Batch {
         ack: BatchNumber,
         number: BatchNumber,
-        age_ms: u32,
+        clock_ms: ClockMs,
     },
     /// The connection may refer to this atom from now on.
     Announce { id: u16, name: &'a str },
@@ -53,6 +53,15 @@ pub enum Destination<'a> {
     Name(Name<'a>),
     /// A reference in external term format without 131.
     Alias(&'a [u8]),
+    /// A process to be started: nobody waits for it.
+    Cast,
+    /// A process to be started: somebody waits for its answer, at the most until the deadline.
+    Call {
+        id: CallId,
+        deadline: Option<ClockMs>,
+    },
+    /// Whoever waits for the answer to this call.
+    Caller(CallId),
 }
 
 /// A registered name, by dictionary or as text.
@@ -241,7 +250,7 @@ impl Receiver {
                     .checked_sub(wire::BATCH_HEAD - wire::RECORD_HEAD)
                     .ok_or(Malformed::BadLength)?;
                 let number = fields.u64()?;
-                let age_ms = fields.u32()?;
+                let clock_ms = fields.u32()?;
                 let left = fields.u16()?;
                 inbox.begin(number).map_err(Malformed::BatchOutOfOrder)?;
                 self.state = State::Announcements { left, rest, number };
@@ -249,7 +258,7 @@ impl Receiver {
                     Item::Batch {
                         ack,
                         number,
-                        age_ms,
+                        clock_ms,
                     },
                     wire::BATCH_HEAD,
                 ))
@@ -403,7 +412,7 @@ fn skipped(taken: usize, of: usize) -> Step<'static> {
 fn is_known(frame_kind: u8) -> bool {
     matches!(
         frame_kind & !wire::FRAME_PLAIN,
-        wire::FRAME_TO_PID | wire::FRAME_TO_NAME | wire::FRAME_TO_ALIAS
+        wire::FRAME_TO_PID..=wire::FRAME_ANSWER
     )
 }
 
@@ -433,6 +442,19 @@ pub fn parse_frame(kind: u8, content: &[u8]) -> Result<Frame<'_>, Malformed> {
             let length = fields.u16()?;
             Destination::Alias(fields.take(usize::from(length))?)
         }
+        wire::FRAME_CAST => Destination::Cast,
+        wire::FRAME_CALL => {
+            let (id, flag, deadline) = (fields.u64()?, fields.u8()?, fields.u32()?);
+            match flag {
+                0 => Destination::Call { id, deadline: None },
+                1 => Destination::Call {
+                    id,
+                    deadline: Some(deadline),
+                },
+                _ => return Err(Malformed::BadLength),
+            }
+        }
+        wire::FRAME_ANSWER => Destination::Caller(fields.u64()?),
         _ => return Err(Malformed::UnknownFrame(kind)),
     };
     Ok(Frame {

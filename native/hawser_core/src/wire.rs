@@ -12,7 +12,7 @@
 //!
 //! batch (kind 1)                               close (kind 3)
 //!  14  8  number, from 1, one after the other    14  2  reason
-//!  22  4  age of the batch in milliseconds       16     UTF-8 text for the log
+//!  22  4  the sender's clock in milliseconds      16     UTF-8 text for the log
 //!  26  2  count of announcements
 //!  28     announcements, then frames, to the    tick (kind 2): nothing after the acknowledgement
 //!         end of the record
@@ -23,8 +23,8 @@
 //!   4     the name, UTF-8
 //!
 //! frame
-//!   0  1  kind: 1 to a pid, 2 to a name, 3 to an alias; bit 6: the term is plain external term format
-//!         with its leading 131; bit 7: may be skipped by who does not know the kind
+//!   0  1  kind: 1 to a pid, 2 to a name, 3 to an alias, 4 a cast, 5 a call, 6 an answer; bit 6: the term is
+//!         plain external term format with its leading 131; bit 7: may be skipped by who does not know the kind
 //!   1  4  length of everything after these five bytes
 //!   5     destination by kind, then the term
 //!
@@ -32,6 +32,12 @@
 //!   pid    0  4  creation, then 4  id, then 4  serial: the node is the receiver
 //!   name   0     an atom as a term (reference into the dictionary, or text)
 //!   alias  0  2  length, then the reference in external term format without 131
+//!   cast   nothing; the term is {GroupLeader, Module, Function, Arguments}
+//!   call   0  8  number of the call, given back in its answer
+//!          8  1  1: a deadline follows, 0: none does and the next field is 0
+//!          9  4  deadline on the clock of the batch records: past it the call is not to be executed
+//!                the term is as for a cast
+//!   answer 0  8  number of the call; the term says how the body ended
 //!
 //! term: external term format without the leading 131, and these tags besides
 //!   'R' (82)  2  id                  an atom of the dictionary
@@ -39,6 +45,18 @@
 //!   'D' (68)  4  id, 4  serial       a pid of the receiver's node and creation
 //!   'E' (69)  4  length, then bytes  a term in external term format with its leading 131
 //! ```
+
+/// A sender's monotonic clock in milliseconds; it wraps, so only differences mean something.
+pub type ClockMs = u32;
+
+/// Number of a call, given by the calling side and meaningless to the other.
+pub type CallId = u64;
+
+/// Milliseconds left until `deadline`, both on the same clock; 0 when it has passed.
+pub fn left_ms(deadline: ClockMs, now: ClockMs) -> u32 {
+    let left = deadline.wrapping_sub(now);
+    if left > u32::MAX / 2 { 0 } else { left }
+}
 
 /// Number of a batch within its shard and session. The first batch has number 1.
 pub type BatchNumber = u64;
@@ -67,6 +85,9 @@ pub const SKIPPABLE: u8 = 0x80;
 pub const FRAME_TO_PID: u8 = 1;
 pub const FRAME_TO_NAME: u8 = 2;
 pub const FRAME_TO_ALIAS: u8 = 3;
+pub const FRAME_CAST: u8 = 4;
+pub const FRAME_CALL: u8 = 5;
+pub const FRAME_ANSWER: u8 = 6;
 /// The frame's term is plain external term format with its leading 131.
 pub const FRAME_PLAIN: u8 = 0x40;
 
@@ -119,7 +140,7 @@ pub fn write_batch_head(
     let rest = BATCH_HEAD - RECORD_HEAD + announcements.len() + frame_bytes;
     record(RECORD_BATCH, head.ack, rest, out);
     out.extend_from_slice(&head.number.to_be_bytes());
-    out.extend_from_slice(&head.age_ms.to_be_bytes());
+    out.extend_from_slice(&head.clock_ms.to_be_bytes());
     out.extend_from_slice(&head.announcement_count.to_be_bytes());
     out.extend_from_slice(announcements);
 }
@@ -129,7 +150,7 @@ pub fn write_batch_head(
 pub struct BatchHead {
     pub ack: BatchNumber,
     pub number: BatchNumber,
-    pub age_ms: u32,
+    pub clock_ms: ClockMs,
     pub announcement_count: u16,
 }
 

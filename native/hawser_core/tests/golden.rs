@@ -96,7 +96,7 @@ fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
     frame
 }
 
-fn batch(ack: u64, number: u64, age_ms: u32, atoms: &[(u16, &str)], frames: &[u8]) -> Vec<u8> {
+fn batch(ack: u64, number: u64, clock_ms: u32, atoms: &[(u16, &str)], frames: &[u8]) -> Vec<u8> {
     let mut announcements = Vec::new();
     for (id, name) in atoms {
         wire::write_announcement(*id, name.as_bytes(), &mut announcements);
@@ -104,7 +104,7 @@ fn batch(ack: u64, number: u64, age_ms: u32, atoms: &[(u16, &str)], frames: &[u8
     let head = BatchHead {
         ack,
         number,
-        age_ms,
+        clock_ms,
         announcement_count: atoms.len() as u16,
     };
     let mut out = Vec::new();
@@ -185,10 +185,10 @@ fn the_receiver_reads_the_golden_records() -> Result<(), Failure> {
     );
     let name = |id| Destination::Name(Name::Id(id));
     let text = Destination::Name(Name::Text("text"));
-    let begin = |ack, number, age_ms| Item::Batch {
+    let begin = |ack, number, clock_ms| Item::Batch {
         ack,
         number,
-        age_ms,
+        clock_ms,
     };
     let end = |number, bytes| Item::BatchEnd { number, bytes };
     let expected = [

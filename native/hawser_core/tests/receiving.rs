@@ -144,7 +144,7 @@ fn batch(number: u64, ack: u64, atoms: &[(u16, String)], frames: &[Sent]) -> Vec
     let head = BatchHead {
         ack,
         number,
-        age_ms: 7,
+        clock_ms: 7,
         announcement_count: atoms.len() as u16,
     };
     let mut out = Vec::new();
@@ -196,7 +196,7 @@ proptest! {
         for (i, (atoms, frames)) in batches.iter().enumerate() {
             let number = i as u64 + 1;
             bytes.extend(batch(number, 3, atoms, frames));
-            expected.push(format!("{:?}", Item::Batch { ack: 3, number, age_ms: 7 }));
+            expected.push(format!("{:?}", Item::Batch { ack: 3, number, clock_ms: 7 }));
             expected.extend(atoms.iter().map(|(id, name)| format!("{:?}", Item::Announce { id: *id, name })));
             expected.extend(frames.iter().map(|frame| format!("{:?}", Item::Frame(frame.frame()))));
             let mut body = Vec::new();
@@ -237,7 +237,7 @@ fn one_frame(kind: u8, declared: u32) -> Vec<u8> {
     let head = BatchHead {
         ack: 0,
         number: 1,
-        age_ms: 0,
+        clock_ms: 0,
         announcement_count: 0,
     };
     wire::write_batch_head(&head, &[], u32::MAX as usize - 100, &mut out);
@@ -299,7 +299,7 @@ fn a_frame_that_may_be_skipped_is_not_waited_for() {
         let head = BatchHead {
             ack: 0,
             number: 1,
-            age_ms: 0,
+            clock_ms: 0,
             announcement_count: 0,
         };
         wire::write_batch_head(&head, &[], frames.len(), &mut bytes);
@@ -321,8 +321,8 @@ fn a_frame_that_may_be_skipped_is_not_waited_for() {
             }
         }
     }
-    let unknown = one_frame(0x44, MAX_FRAME as u32);
-    assert_eq!(feed(&unknown, 100), Err(Malformed::UnknownFrame(0x44)));
+    let unknown = one_frame(0x49, MAX_FRAME as u32);
+    assert_eq!(feed(&unknown, 100), Err(Malformed::UnknownFrame(0x49)));
 }
 
 #[test]

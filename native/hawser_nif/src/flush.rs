@@ -25,6 +25,11 @@ fn now_ms() -> u64 {
     START.elapsed().as_millis() as u64
 }
 
+/// The same, as batches and deadlines tell it.
+pub fn clock_ms() -> wire::ClockMs {
+    now_ms() as wire::ClockMs
+}
+
 /// What the flusher process does next.
 enum Next {
     /// Wait for the next kick.
@@ -208,7 +213,7 @@ fn batch(shard: &Shard, outgoing: &mut Outgoing, taken: hawser_core::queue::Take
     let head = BatchHead {
         ack: shard.taken.load(Ordering::SeqCst),
         number: body.number,
-        age_ms: (now_ms - body.numbered_at_ms) as u32,
+        clock_ms: now_ms as wire::ClockMs,
         announcement_count,
     };
     let mut record = Vec::with_capacity(wire::BATCH_HEAD + announcements.len());

@@ -18,13 +18,14 @@ mod session;
 mod session_nifs;
 mod shard;
 mod vm;
+mod waiting;
 mod wall;
 
 use rustler::{Env, Term};
 use vm::{Vm, Word};
 
 /// Number of the interface between hawser_nif.erl and this library; both must say the same.
-const ABI: u32 = 1;
+const ABI: u32 = 2;
 
 /// The load callback. `info` is `{Abi, Samples}`: samples of terms for the self check of the codec.
 fn load<'a>(env: Env<'a>, info: Term<'a>) -> bool {

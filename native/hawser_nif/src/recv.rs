@@ -13,7 +13,7 @@ use crate::vm::term::LargeBinary;
 use crate::vm::{Immediate, Kind, Vm, Word};
 use crate::wall;
 use hawser_core::receive::{Destination, Frame, Item, Name, Step};
-use hawser_core::{etf, wire};
+use hawser_core::{calls, etf, wire};
 use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
 use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
@@ -76,6 +76,9 @@ fn recv(env: Env<'_>, shard: ResourceArc<ShardRef>, arm: bool) -> NifResult<Term
 
 /// The reader is back: what it was given is in the mailboxes.
 fn take_over(vm: Vm<'_>, shard: &Shard, incoming: &mut Incoming) {
+    if !incoming.answering.is_empty() {
+        shard.waiting.lock().give_back(incoming.answering.drain(..));
+    }
     if let Some((number, bytes)) = incoming.delivering.take() {
         incoming.inbox.take_over(number, bytes);
         shard.taken.store(incoming.inbox.taken(), Ordering::SeqCst);
@@ -83,6 +86,19 @@ fn take_over(vm: Vm<'_>, shard: &Shard, incoming: &mut Incoming) {
             shard.owe_tick(vm);
         }
     }
+}
+
+/// Where a message goes.
+#[derive(Clone, Copy)]
+enum Target<'a> {
+    /// A process or an alias of this incarnation.
+    Process(Word<'a>),
+    /// A process to be started.
+    Cast,
+    /// A process to be started, whose answer goes back under this number.
+    Call(wire::CallId),
+    /// Whoever waits for the answer to this call.
+    Caller(wire::CallId),
 }
 
 /// What one call gathers.
@@ -214,18 +230,18 @@ impl<'a> Slice<'_, 'a> {
             .received_messages
             .fetch_add(1, Ordering::Relaxed);
         let plain = decode::is_plain(frame.term);
-        let to = self.process(&frame.to, incoming, scratch);
-        match to {
-            Ok(Some(to)) if plain => {
-                if let Some(part) = binary.into_part(self.vm, from, length) {
-                    self.messages.push(self.vm.make_tuple(&[to, part]));
-                }
+        let target = match self.target(&frame.to, incoming, scratch) {
+            Ok(Some(target)) => target,
+            Ok(None) => return,
+            Err(reason) => {
+                incoming.end = Some(End::Malformed(reason));
+                return;
             }
-            Ok(None) => {}
-            Ok(Some(_)) => {
-                incoming.end = Some(End::Malformed("a plain term that is none".to_owned()));
-            }
-            Err(reason) => incoming.end = Some(End::Malformed(reason)),
+        };
+        if !plain {
+            incoming.end = Some(End::Malformed("a plain term that is none".to_owned()));
+        } else if let Some(part) = binary.into_part(self.vm, from, length) {
+            self.deliver_plain(target, part, incoming);
         }
     }
 
@@ -301,7 +317,8 @@ impl<'a> Slice<'_, 'a> {
                 incoming.delivering = Some((number, before + bytes));
                 Ok(())
             }
-            Item::Batch { ack, .. } => {
+            Item::Batch { ack, clock_ms, .. } => {
+                incoming.clock = clock_ms;
                 self.shard
                     .counters
                     .received_batches
@@ -340,10 +357,10 @@ impl<'a> Slice<'_, 'a> {
     fn frame(
         &mut self,
         frame: &Frame<'_>,
-        incoming: &Incoming,
+        incoming: &mut Incoming,
         scratch: &mut Scratch,
     ) -> Result<(), String> {
-        let Some(to) = self.process(&frame.to, incoming, scratch)? else {
+        let Some(target) = self.target(&frame.to, incoming, scratch)? else {
             return Ok(());
         };
         if frame.plain {
@@ -351,7 +368,7 @@ impl<'a> Slice<'_, 'a> {
                 return Err("a plain term that is none".to_owned());
             }
             let plain = self.vm.make_binary(frame.term);
-            self.messages.push(self.vm.make_tuple(&[to, plain]));
+            self.deliver_plain(target, plain, incoming);
             return Ok(());
         }
         let session = self.session;
@@ -365,18 +382,72 @@ impl<'a> Slice<'_, 'a> {
             peer,
         );
         let message = decoder.whole().map_err(|bad| bad.to_string())?;
-        self.messages.push(self.vm.make_cell(to, message));
+        self.deliver(target, message, incoming);
         Ok(())
     }
 
-    /// The process or alias of this incarnation that a destination means; `None` is counted.
+    /// Adds a message to what the reader gets.
     #[inline]
-    fn process(
+    fn deliver(&mut self, target: Target<'a>, message: Word<'a>, incoming: &mut Incoming) {
+        let vm = self.vm;
+        let element = match target {
+            Target::Process(to) => vm.make_cell(to, message),
+            Target::Cast => vm.make_tuple(&[atom(wall::cast()), message]),
+            Target::Call(id) => vm.make_tuple(&[atom(wall::call()), vm.make_u64(id), message]),
+            Target::Caller(id) => {
+                let Some(alias) = self.caller(id, incoming) else {
+                    return;
+                };
+                vm.make_cell(alias, vm.make_tuple(&[alias, message]))
+            }
+        };
+        self.messages.push(element);
+    }
+
+    /// Adds a message whose term the reader has to decode.
+    fn deliver_plain(&mut self, target: Target<'a>, plain: Word<'a>, incoming: &mut Incoming) {
+        let vm = self.vm;
+        let element = match target {
+            Target::Process(to) => vm.make_tuple(&[to, plain]),
+            Target::Cast => vm.make_tuple(&[atom(wall::cast_plain()), plain]),
+            Target::Call(id) => vm.make_tuple(&[atom(wall::call_plain()), vm.make_u64(id), plain]),
+            Target::Caller(id) => {
+                let Some(alias) = self.caller(id, incoming) else {
+                    return;
+                };
+                vm.make_tuple(&[atom(wall::answer_plain()), alias, plain])
+            }
+        };
+        self.messages.push(element);
+    }
+
+    /// The alias of who waits for an answer. It stays with the slice until the reader has delivered it.
+    fn caller(&self, id: wire::CallId, incoming: &mut Incoming) -> Option<Word<'a>> {
+        let kept = self
+            .session
+            .shards
+            .get(calls::shard_of(id))
+            .and_then(|shard| shard.waiting.lock().take(id));
+        let Some(kept) = kept else {
+            self.session
+                .dropped
+                .late_answer
+                .fetch_add(1, Ordering::Relaxed);
+            return None;
+        };
+        let alias = kept.copy(self.vm);
+        incoming.answering.push(kept);
+        alias
+    }
+
+    /// What a destination means here and now; `None` is counted.
+    #[inline]
+    fn target(
         &self,
         to: &Destination<'_>,
         incoming: &Incoming,
         scratch: &mut Scratch,
-    ) -> Result<Option<Word<'a>>, String> {
+    ) -> Result<Option<Target<'a>>, String> {
         let vm = self.vm;
         let own = &self.session.own;
         let dropped = &self.session.dropped;
@@ -415,10 +486,24 @@ impl<'a> Slice<'_, 'a> {
                     .filter(|word| vm.kind(*word) == Kind::Reference);
                 (alias, &dropped.stale_alias)
             }
+            Destination::Cast => return Ok(Some(Target::Cast)),
+            Destination::Caller(id) => return Ok(Some(Target::Caller(*id))),
+            Destination::Call { id, deadline } => {
+                let late =
+                    deadline.is_some_and(|deadline| wire::left_ms(deadline, incoming.clock) == 0);
+                if late {
+                    dropped.expired_call.fetch_add(1, Ordering::Relaxed);
+                }
+                return Ok((!late).then_some(Target::Call(*id)));
+            }
         };
         if found.is_none() {
             reason.fetch_add(1, Ordering::Relaxed);
         }
-        Ok(found)
+        Ok(found.map(Target::Process))
     }
+}
+
+fn atom<'a>(atom: rustler::Atom) -> Word<'a> {
+    Immediate::of_atom(atom).word()
 }

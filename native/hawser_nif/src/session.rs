@@ -27,6 +27,10 @@ pub struct Dropped {
     pub stale_pid: AtomicU64,
     pub unknown_name: AtomicU64,
     pub stale_alias: AtomicU64,
+    /// Answers to calls that nobody waits for any more.
+    pub late_answer: AtomicU64,
+    /// Calls that arrived after their deadline and were not executed.
+    pub expired_call: AtomicU64,
     pub queued_at_close_bytes: AtomicU64,
     /// Sent, and not known to have arrived.
     pub unacked_at_close_bytes: AtomicU64,

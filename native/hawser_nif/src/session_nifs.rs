@@ -100,11 +100,21 @@ fn session_down(session: ResourceArc<SessionRef>) -> Atom {
     wall::ok()
 }
 
-/// Ends the session.
+/// Ends the session; answers the aliases of those who wait for an answer, each of them once.
 #[rustler::nif]
-fn session_close(env: Env<'_>, session: ResourceArc<SessionRef>) -> Atom {
-    session.0.close(Vm::of(env));
-    wall::ok()
+fn session_close(env: Env<'_>, session: ResourceArc<SessionRef>) -> Vec<Term<'_>> {
+    let vm = Vm::of(env);
+    session.0.close(vm);
+    let mut aliases = Vec::new();
+    for shard in &session.0.shards {
+        aliases.append(&mut shard.waiting.lock().drain(vm));
+        let answering = std::mem::take(&mut shard.incoming.lock().answering);
+        aliases.extend(answering.iter().filter_map(|alias| alias.copy(vm)));
+    }
+    aliases
+        .into_iter()
+        .map(|alias| vm.term(env, alias))
+        .collect()
 }
 
 /// The close record follows what is queued.
@@ -133,6 +143,7 @@ fn session_tick(
     let now_ms = now_ms.wrapping_sub(i64::MIN) as u64;
     let mut answer = wall::ok().encode(env);
     for shard in &session.0.shards {
+        shard.waiting.lock().sweep(vm);
         if let Verdict::Dead { silent_ms } = shard.look(vm, now_ms, interval_ms) {
             answer = (wall::dead(), shard.index, silent_ms).encode(env);
         }
@@ -164,6 +175,8 @@ fn session_info(env: Env<'_>, session: ResourceArc<SessionRef>) -> NifResult<Ter
             (wall::stale_pid(), read(&dropped.stale_pid)),
             (wall::unknown_name(), read(&dropped.unknown_name)),
             (wall::stale_alias(), read(&dropped.stale_alias)),
+            (wall::late_answer(), read(&dropped.late_answer)),
+            (wall::expired_call(), read(&dropped.expired_call)),
             (
                 wall::queued_at_close_bytes(),
                 read(&dropped.queued_at_close_bytes),
@@ -202,6 +215,7 @@ fn shard_info<'a>(env: Env<'a>, shard: &Shard) -> NifResult<Term<'a>> {
             (wall::kicks(), read(&counters.kicks)),
             (wall::queued_bytes(), shard.queue.bytes() as u64),
             (wall::unacked_bytes(), read(&counters.unacked_bytes)),
+            (wall::waiting_calls(), shard.waiting.lock().count() as u64),
         ],
     )
 }

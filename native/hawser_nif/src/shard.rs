@@ -6,9 +6,11 @@
 //! close takes it from them, after the socket is shut.
 
 use crate::session::{Limits, Session};
+use crate::vm::kept::KeptOne;
 use crate::vm::select::Watched;
 use crate::vm::term::LargeBinary;
 use crate::vm::{Immediate, LocalPid, Vm};
+use crate::waiting::Waiting;
 use bytes::Bytes;
 use hawser_core::batch::{Inbox, Outbox};
 use hawser_core::dictionary::Table;
@@ -44,6 +46,10 @@ pub struct Incoming {
     pub decodable: bool,
     /// A frame too long for the scratch buffer, as far as it has arrived.
     pub large: Option<LargeBinary>,
+    /// The sender's clock when it sent the batch that is being decoded.
+    pub clock: wire::ClockMs,
+    /// The callers that the reader process is delivering answers to.
+    pub answering: Vec<KeptOne>,
     /// The batch that the reader process is delivering: taken over when it comes back for more.
     pub delivering: Option<(wire::BatchNumber, usize)>,
     /// Why nothing comes any more, once everything before it has been given out.
@@ -84,6 +90,8 @@ pub struct Shard {
     pub outgoing: Mutex<Outgoing>,
     pub incoming: Mutex<Incoming>,
     pub counters: Counters,
+    /// The callers whose requests went out on this shard.
+    pub waiting: Mutex<Waiting>,
     /// Number of the newest batch taken over; written by the reader, sent by the flusher.
     pub taken: AtomicU64,
     /// Number of the newest batch that the peer has acknowledged; written by the reader, used by the flusher.
@@ -129,10 +137,13 @@ impl Shard {
                 rest: Vec::new(),
                 decodable: false,
                 large: None,
+                clock: 0,
+                answering: Vec::new(),
                 delivering: None,
                 end: None,
             }),
             counters: Counters::default(),
+            waiting: Mutex::new(Waiting::new(index)),
             taken: AtomicU64::new(0),
             acked: AtomicU64::new(0),
             newest: AtomicU64::new(0),

@@ -68,6 +68,50 @@ impl Kept {
     }
 }
 
+/// One kept term, in an environment of its own that is used again and again.
+pub struct KeptOne {
+    env: *mut ErlNifEnv,
+    term: Option<ErlNifTerm>,
+}
+
+// SAFETY: the environment belongs to nobody but this value; it is used by whoever holds the value, one at a time.
+unsafe impl Send for KeptOne {}
+
+impl Default for KeptOne {
+    fn default() -> Self {
+        // SAFETY: a fresh environment, freed once in `drop`.
+        KeptOne {
+            env: unsafe { sys::enif_alloc_env() },
+            term: None,
+        }
+    }
+}
+
+impl KeptOne {
+    /// Keeps `word` instead of what was kept before.
+    pub fn set(&mut self, word: Word<'_>) {
+        // SAFETY: the environment is ours; the old term is forgotten with it.
+        self.term = Some(unsafe {
+            sys::enif_clear_env(self.env);
+            sys::enif_make_copy(self.env, word.0)
+        });
+    }
+
+    /// Copies the kept term into the running call's environment.
+    pub fn copy<'a>(&self, vm: Vm<'a>) -> Option<Word<'a>> {
+        // SAFETY: the term lives in our environment, which was not cleared since.
+        self.term
+            .map(|term| Word(unsafe { sys::enif_make_copy(vm.env, term) }, PhantomData))
+    }
+}
+
+impl Drop for KeptOne {
+    fn drop(&mut self) {
+        // SAFETY: made by enif_alloc_env, freed once.
+        unsafe { sys::enif_free_env(self.env) }
+    }
+}
+
 /// A binary's bytes, held without copying them and outside of any process.
 pub struct KeptBinary {
     env: *mut ErlNifEnv,

@@ -185,6 +185,11 @@ impl<'a> Vm<'a> {
         }
     }
 
+    pub fn is_alive(self, pid: LocalPid) -> bool {
+        // SAFETY: env is the running call's.
+        unsafe { sys::enif_is_process_alive(self.env, &pid.0) != 0 }
+    }
+
     /// The process registered as `name`.
     pub fn whereis(self, name: Word<'a>) -> Option<LocalPid> {
         let mut pid = MaybeUninit::<ErlNifPid>::uninit();

@@ -1,0 +1,140 @@
+//! The calls of one shard that wait for their answers: from a call's number to whoever waits.
+//!
+//! A number names a slot and the one use of it, so an answer that comes late, or twice, finds nobody. Whoever takes an
+//! entry out is the only one to have it: the answer, the caller that gives up, or the end of the session.
+
+use crate::wire::CallId;
+
+/// Slots of a table; a session with more calls waiting on one shard refuses further ones.
+const MOST: usize = 1 << 24;
+
+/// The waiting calls of one shard.
+#[derive(Debug)]
+pub struct Calls<T> {
+    shard: u8,
+    slots: Vec<Slot<T>>,
+    free: Vec<u32>,
+    next_use: u32,
+}
+
+#[derive(Debug)]
+struct Slot<T> {
+    used: u32,
+    waiting: Option<T>,
+}
+
+impl<T> Calls<T> {
+    /// `first_use` differs between sessions, so that a number of one means nothing in another.
+    pub fn new(shard: u8, first_use: u32) -> Self {
+        Calls {
+            shard,
+            slots: Vec::new(),
+            free: Vec::new(),
+            next_use: first_use,
+        }
+    }
+
+    /// Enters who waits; answers the call's number. `None`, and the waiting one back, when there is no room.
+    pub fn enter(&mut self, waiting: T) -> Result<CallId, T> {
+        let slot = match self.free.pop() {
+            Some(slot) => slot,
+            None if self.slots.len() < MOST => {
+                self.slots.push(Slot {
+                    used: 0,
+                    waiting: None,
+                });
+                (self.slots.len() - 1) as u32
+            }
+            None => return Err(waiting),
+        };
+        let used = self.next_use;
+        self.next_use = self.next_use.wrapping_add(1);
+        match self.slots.get_mut(slot as usize) {
+            Some(place) => {
+                *place = Slot {
+                    used,
+                    waiting: Some(waiting),
+                }
+            }
+            None => return Err(waiting),
+        }
+        Ok(u64::from(self.shard) << 56 | u64::from(slot) << 32 | u64::from(used))
+    }
+
+    /// Takes out who waits for this call, if anybody still does.
+    pub fn take(&mut self, id: CallId) -> Option<T> {
+        let slot = (id >> 32) as u32 & (MOST as u32 - 1);
+        let place = self.slots.get_mut(slot as usize)?;
+        if place.used != id as u32 || shard_of(id) != usize::from(self.shard) {
+            return None;
+        }
+        let waiting = place.waiting.take()?;
+        self.free.push(slot);
+        Some(waiting)
+    }
+
+    /// Takes out everybody.
+    pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
+        self.free.clear();
+        self.slots.drain(..).filter_map(|slot| slot.waiting)
+    }
+
+    /// Takes out everybody for whom `keep` is false.
+    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
+        for (slot, place) in self.slots.iter_mut().enumerate() {
+            if place.waiting.as_ref().is_some_and(|waiting| !keep(waiting)) {
+                place.waiting = None;
+                self.free.push(slot as u32);
+            }
+        }
+    }
+
+    /// Calls that wait.
+    pub fn waiting(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+/// The shard in whose table a call waits.
+pub fn shard_of(id: CallId) -> usize {
+    (id >> 56) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_finds_who_waits_once() {
+        let mut calls = Calls::new(3, 7);
+        let (a, b) = (calls.enter('a').unwrap_or(0), calls.enter('b').unwrap_or(0));
+        assert_eq!((shard_of(a), shard_of(b), calls.waiting()), (3, 3, 2));
+        assert_eq!(
+            (calls.take(a), calls.take(a), calls.waiting()),
+            (Some('a'), None, 1)
+        );
+        let c = calls.enter('c').unwrap_or(0);
+        assert_eq!((calls.take(a), calls.take(c)), (None, Some('c')));
+        assert_eq!(calls.take(b ^ 1 << 56), None);
+        assert_eq!(calls.drain().collect::<Vec<_>>(), ['b']);
+        assert_eq!((calls.take(b), calls.waiting()), (None, 0));
+    }
+
+    #[test]
+    fn a_number_that_was_never_given_finds_nobody() {
+        let mut calls: Calls<()> = Calls::new(0, 0);
+        for id in [0, u64::MAX, 1 << 32] {
+            assert_eq!(calls.take(id), None);
+        }
+    }
+
+    #[test]
+    fn who_is_not_kept_makes_room() {
+        let mut calls = Calls::new(0, 0);
+        let ids: Vec<_> = (0..4).map(|n| calls.enter(n).unwrap_or(0)).collect();
+        calls.retain(|n| n % 2 == 0);
+        assert_eq!(calls.waiting(), 2);
+        let taken: Vec<_> = ids.iter().map(|id| calls.take(*id)).collect();
+        assert_eq!(taken, [Some(0), None, Some(2), None]);
+    }
+}
