@@ -6,7 +6,7 @@
 %% never decides anything.
 -module(hawser_nif).
 
--export([push/3, push_plain/3, answer/4, answer_plain/4, forget_call/2]).
+-export([push/3, push_plain/3, encode_once/1, push_encoded/3, answer/4, answer_plain/4, forget_call/2]).
 -export([flush/1, recv/2, shard_room/1, shard_finish/1, shard_bind/3]).
 -export([session_open/5, session_up/1, session_down/1, session_close/1, session_tick/3, session_info/1]).
 -export([dictionary_limit/1]).
@@ -14,7 +14,7 @@
 -export([codec_encode/2, codec_decode/3, codec_bench/2]).
 
 -export_type([
-    session/0, shard/0, socket/0, party/0, end_point/0, limits/0, event/0, invitation_id/0, secret/0, destination/0, call_id/0, request/0
+    session/0, shard/0, socket/0, party/0, end_point/0, limits/0, event/0, invitation_id/0, secret/0, destination/0, call_id/0, request/0, encoded/0
 ]).
 
 -on_load(load/0).
@@ -25,6 +25,8 @@
 -opaque session() :: reference().
 -opaque shard() :: reference().
 -opaque socket() :: reference().
+%% A term encoded once, for any number of pushes.
+-opaque encoded() :: reference().
 -type call_id() :: non_neg_integer().
 %% A request's destination; its message is a {@type request()}.
 -type destination() :: pid() | atom() | reference() | {cast} | {call, Alias :: reference(), TimeoutMs :: timeout()}.
@@ -84,6 +86,13 @@ push(_Node, _To, _Message) -> erlang:nif_error(not_loaded).
 -spec push_plain(node(), destination(), binary()) ->
     ok | call_id() | noroute | system_limit | {busy, Flusher :: pid()}.
 push_plain(_Node, _To, _Plain) -> erlang:nif_error(not_loaded).
+
+-spec encode_once(term()) -> encoded() | plain.
+encode_once(_Term) -> erlang:nif_error(not_loaded).
+
+-spec push_encoded(node(), destination(), encoded()) ->
+    ok | call_id() | noroute | system_limit | {busy, Flusher :: pid()}.
+push_encoded(_Node, _To, _Encoded) -> erlang:nif_error(not_loaded).
 
 -spec answer(shard(), From :: pid(), call_id(), term()) ->
     ok | noroute | plain | system_limit | {busy, Flusher :: pid()}.

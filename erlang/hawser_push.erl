@@ -6,19 +6,26 @@
 %% caller's limit. Never chooses another way: without a session the answer is `noroute'.
 -module(hawser_push).
 
--export([to_node/4, answer/3, settle/5]).
+-export([to_node/4, to_node/5, answer/3, settle/5]).
 
--export_type([limit/0, pushed/0, way/0]).
+-export_type([limit/0, pushed/0, way/0, form/0]).
 
 -type limit() :: nosuspend | deadline().
 -type deadline() :: infinity | (MonotonicMs :: integer()).
 -type way() :: {node, node(), hawser_nif:destination()} | {answer, hawser_nif:shard(), hawser_nif:call_id()}.
+%% What a content is: the term itself, its external term format, or what `hawser_nif:encode_once/1' made of it.
+-type form() :: term | plain | encoded.
 %% `busy': there was no room within the limit. A call's number stands for `ok'.
 -type pushed() :: ok | hawser_nif:call_id() | noroute | system_limit | busy.
 
 -spec to_node(node(), hawser_nif:destination(), term(), limit()) -> pushed().
 to_node(Node, To, Message, Limit) ->
     settle(hawser_nif:push(Node, To, Message), {node, Node, To}, term, Message, Limit).
+
+-spec to_node(node(), hawser_nif:destination(), form(), Content :: term(), limit()) -> pushed().
+to_node(Node, To, Form, Content, Limit) ->
+    Way = {node, Node, To},
+    settle(push(Way, Form, Content), Way, Form, Content, Limit).
 
 %% The answer of the calling process to a call; waits for room as long as the session lives.
 -spec answer(hawser_nif:shard(), hawser_nif:call_id(), term()) -> pushed().
@@ -27,7 +34,7 @@ answer(Shard, Call, Outcome) ->
     settle(push(Way, term, Outcome), Way, term, Outcome, infinity).
 
 %% What follows from a push's answer; `Form' says what `Content' is.
--spec settle(pushed() | plain | {busy, pid()}, way(), Form :: term | plain, Content :: term(), limit()) -> pushed().
+-spec settle(pushed() | plain | {busy, pid()}, way(), form(), Content :: term(), limit()) -> pushed().
 settle(plain, Way, term, Content, Limit) ->
     Plain = term_to_binary(Content),
     settle(push(Way, plain, Plain), Way, plain, Plain, Limit);
@@ -43,6 +50,7 @@ settle(Pushed, _Way, _Form, _Content, _Limit) ->
 
 push({node, Node, To}, term, Message) -> hawser_nif:push(Node, To, Message);
 push({node, Node, To}, plain, Plain) -> hawser_nif:push_plain(Node, To, Plain);
+push({node, Node, To}, encoded, Encoded) -> hawser_nif:push_encoded(Node, To, Encoded);
 push({answer, Shard, Call}, term, Outcome) -> hawser_nif:answer(Shard, self(), Call, Outcome);
 push({answer, Shard, Call}, plain, Plain) -> hawser_nif:answer_plain(Shard, self(), Call, Plain).
 

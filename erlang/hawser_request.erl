@@ -6,13 +6,16 @@
 %% the caller's mailbox, or anywhere on this node, once its outcome is known or it was abandoned.
 -module(hawser_request).
 
--export([cast/2, call/3, send/3, receive_outcome/2, check/2, abandon/1, tag/1]).
+-export([prepare/1, cast/2, call/3, send/3, receive_outcome/2, check/2, abandon/1, tag/1]).
 -export([deadline/1, left_ms/1]).
 
--export_type([mfargs/0, outcome/0, pending/0, deadline/0]).
+-export_type([mfargs/0, prepared/0, outcome/0, pending/0, deadline/0]).
 
 -type mfargs() :: {module(), Function :: atom(), Args :: [term()]}.
 -type deadline() :: infinity | (MonotonicMs :: integer()).
+
+%% A request encoded once, for any number of nodes.
+-opaque prepared() :: {prepared, hawser_push:form(), Content :: term(), mfargs()}.
 
 %% How a body ended: what it returned; how it failed; that a signal ended it; or that hawser knows no more.
 -type outcome() ::
@@ -29,39 +32,53 @@
     | {dist, erpc:request_id()}
     | {known, Alias :: reference(), outcome()}.
 
-%% @doc Has a process started at `Node' that runs the function; nobody learns how it ends.
--spec cast(node(), mfargs()) -> ok.
-cast(Node, {M, F, A} = Mfa) when Node =/= node() ->
+%% @doc Encodes a request, to be given to {@link cast/2}, {@link call/3} and {@link send/3} by the same process.
+-spec prepare(mfargs()) -> prepared().
+prepare({M, F, A} = Mfa) ->
     Request = {group_leader(), M, F, A},
-    case hawser_push:settle(hawser_nif:push(Node, {cast}, Request), {node, Node, {cast}}, term, Request, infinity) of
-        ok -> ok;
-        system_limit -> error(system_limit);
-        noroute -> without_session(Node, fun() -> erpc:cast(Node, M, F, A) end, fun() -> cast(Node, Mfa) end, infinity, ok)
+    case hawser_nif:encode_once(Request) of
+        plain -> {prepared, plain, term_to_binary(Request), Mfa};
+        Encoded -> {prepared, encoded, Encoded, Mfa}
+    end.
+
+%% @doc Has a process started at `Node' that runs the function; nobody learns how it ends.
+-spec cast(node(), mfargs() | prepared()) -> ok.
+cast(Node, Request) when Node =/= node() ->
+    case push(Node, {cast}, Request, infinity) of
+        ok ->
+            ok;
+        system_limit ->
+            error(system_limit);
+        noroute ->
+            {M, F, A} = mfargs(Request),
+            OldWay = fun() -> erpc:cast(Node, M, F, A) end,
+            without_session(Node, OldWay, fun() -> cast(Node, Request) end, infinity, ok)
     end;
-cast(Node, {M, F, A}) ->
+cast(Node, Request) ->
+    {M, F, A} = mfargs(Request),
     erpc:cast(Node, M, F, A).
 
 %% @doc Runs the function at `Node' and waits for the outcome until `Deadline'.
--spec call(node(), mfargs(), deadline()) -> outcome().
-call(Node, Mfa, Deadline) when Node =/= node() ->
-    receive_outcome(send(Node, Mfa, Deadline), Deadline);
-call(Node, {M, F, A}, Deadline) ->
+-spec call(node(), mfargs() | prepared(), deadline()) -> outcome().
+call(Node, Request, Deadline) when Node =/= node() ->
+    receive_outcome(send(Node, Request, Deadline), Deadline);
+call(Node, Request, Deadline) ->
+    {M, F, A} = mfargs(Request),
     over_dist(fun() -> erpc:call(Node, M, F, A, erpc_timeout(Deadline)) end).
 
 %% @doc Sends the request; its outcome is to be received, or it is to be abandoned, by the same process.
--spec send(node(), mfargs(), deadline()) -> pending().
-send(Node, {M, F, A} = Mfa, Deadline) ->
+-spec send(node(), mfargs() | prepared(), deadline()) -> pending().
+send(Node, Request, Deadline) ->
     Alias = alias([reply]),
-    To = {call, Alias, left_ms(Deadline)},
-    case hawser_push:to_node(Node, To, {group_leader(), M, F, A}, Deadline) of
+    case push(Node, {call, Alias, left_ms(Deadline)}, Request, Deadline) of
         Id when is_integer(Id) ->
             {session, Alias, Node, Id};
         noroute ->
             drop(Alias),
             without_session(
                 Node,
-                fun() -> {dist, erpc:send_request(Node, M, F, A)} end,
-                fun() -> send(Node, Mfa, Deadline) end,
+                fun() -> over_dist(Node, Request) end,
+                fun() -> send(Node, Request, Deadline) end,
                 Deadline,
                 {known, Alias, {system, noconnection}}
             );
@@ -72,6 +89,18 @@ send(Node, {M, F, A} = Mfa, Deadline) ->
             drop(Alias),
             {known, Alias, {system, system_limit}}
     end.
+
+push(Node, To, {prepared, Form, Content, _}, Deadline) ->
+    hawser_push:to_node(Node, To, Form, Content, Deadline);
+push(Node, To, {M, F, A}, Deadline) ->
+    hawser_push:to_node(Node, To, {group_leader(), M, F, A}, Deadline).
+
+mfargs({prepared, _, _, Mfa}) -> Mfa;
+mfargs(Mfa) -> Mfa.
+
+over_dist(Node, Request) ->
+    {M, F, A} = mfargs(Request),
+    {dist, erpc:send_request(Node, M, F, A)}.
 
 %% @doc The outcome; past the deadline the request is abandoned. An outcome that is there already wins.
 -spec receive_outcome(pending(), deadline()) -> outcome().

@@ -1,18 +1,13 @@
 //! The codec by itself: for the tests that compare it with the VM's, and for the benchmark that times it.
 
 use crate::decode::Decoder;
-use crate::encode::{Encoder, NATIVE_LIMIT};
-use crate::pids::NodeIdentity;
-use crate::scratch::{self, Scratch};
-use crate::vm::{Immediate, Vm, Word};
+use crate::encoded::encode;
+use crate::scratch;
+use crate::vm::{Immediate, Vm};
 use crate::{atoms, session, wall};
-use hawser_core::dictionary::{Table, UsedBits};
-use once_cell::sync::Lazy;
+use hawser_core::dictionary::Table;
 use rustler::{Encoder as _, Env, Error, NifResult, Term};
 use std::time::Instant;
-
-/// Nothing has been used before: every atom of a term is announced.
-static NO_SHARD: Lazy<UsedBits> = Lazy::new(UsedBits::default);
 
 type Ends = ((String, u32), (String, u32));
 
@@ -25,39 +20,12 @@ fn codec_encode<'a>(env: Env<'a>, term: Term<'a>, ends: Ends) -> NifResult<Term<
         if !encode(vm, scratch, &peer, vm.word(term)) {
             return Ok(wall::plain().encode(env));
         }
-        scratch.fresh.sort_unstable();
-        scratch.fresh.dedup();
         let mut announcements = Vec::new();
         atoms::announce(&scratch.fresh, &mut announcements);
         let bytes = vm.term(env, vm.make_binary(&scratch.frame));
         let announcements = vm.term(env, vm.make_binary(&announcements));
         Ok((bytes, announcements).encode(env))
     })
-}
-
-fn encode<'a>(vm: Vm<'a>, scratch: &mut Scratch, peer: &NodeIdentity, word: Word<'a>) -> bool {
-    let Scratch {
-        atoms,
-        pids,
-        frame,
-        fresh,
-        ..
-    } = scratch;
-    frame.clear();
-    fresh.clear();
-    let (out, used) = (frame, &*NO_SHARD);
-    Encoder {
-        vm,
-        out,
-        atoms,
-        pids,
-        peer,
-        used,
-        fresh,
-        limit: NATIVE_LIMIT,
-    }
-    .term(word)
-    .is_ok()
 }
 
 /// Decodes what `codec_encode` gave, at the other end: `{ok, Term}` or `{error, Sentence}`.

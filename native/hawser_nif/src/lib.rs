@@ -9,6 +9,7 @@ mod codec_nifs;
 mod control;
 mod decode;
 mod encode;
+mod encoded;
 mod flush;
 mod pids;
 mod push;

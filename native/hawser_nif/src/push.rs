@@ -1,6 +1,7 @@
 //! The caller's side: a message becomes a frame in its shard's queue, in the caller, on its scheduler.
 
 use crate::encode::{Encoder, NATIVE_LIMIT, Plain};
+use crate::encoded::Encoded;
 use crate::flush::clock_ms;
 use crate::pids::Belongs;
 use crate::scratch::{self, Scratch};
@@ -37,10 +38,11 @@ impl From<Plain> for NoFrame {
 
 /// What stands behind a frame's destination.
 #[derive(Clone, Copy)]
-enum Content<'a> {
+enum Content<'l, 'a> {
     Term(Word<'a>),
     /// A binary that holds external term format.
     Plain(Word<'a>, &'a [u8]),
+    Encoded(&'l Encoded),
 }
 
 /// Queues a message for `node`.
@@ -72,6 +74,18 @@ fn push_plain<'a>(
     let word = vm.word(message);
     let bytes = vm.binary(word).ok_or(rustler::Error::BadArg)?;
     to_node(env, vm.word(node), vm.word(to), Content::Plain(word, bytes))
+}
+
+/// Queues a message that `encode_once` has encoded. Answers as `push`, never `plain`.
+#[rustler::nif]
+fn push_encoded<'a>(
+    env: Env<'a>,
+    node: Term<'a>,
+    to: Term<'a>,
+    message: ResourceArc<Encoded>,
+) -> NifResult<Term<'a>> {
+    let vm = Vm::of(env);
+    to_node(env, vm.word(node), vm.word(to), Content::Encoded(&message))
 }
 
 /// Queues the answer to a call on the shard of the process `from`, behind all that it has sent. Answers as `push`.
@@ -131,7 +145,7 @@ fn to_node<'a>(
     env: Env<'a>,
     node: Word<'a>,
     to: Word<'a>,
-    content: Content<'a>,
+    content: Content<'_, 'a>,
 ) -> NifResult<Term<'a>> {
     let vm = Vm::of(env);
     scratch::with_routes(|routes, scratch| {
@@ -158,7 +172,7 @@ fn to_caller<'a>(
     arrived_on: &Shard,
     from: Word<'a>,
     call: u64,
-    content: Content<'a>,
+    content: Content<'_, 'a>,
 ) -> NifResult<Term<'a>> {
     let vm = Vm::of(env);
     let from = vm.immediate(from).ok_or(rustler::Error::BadArg)?;
@@ -223,7 +237,7 @@ fn finish<'a>(
     session: &Session,
     shard: &Shard,
     kind: u8,
-    content: Content<'a>,
+    content: Content<'_, 'a>,
 ) -> Result<Pushed, NoFrame> {
     let most = session.limits.max_message_bytes;
     match content {
@@ -241,6 +255,16 @@ fn finish<'a>(
                 vm.consume(percent);
             }
             Ok(pushed)
+        }
+        Content::Encoded(encoded) if encoded.bytes.len() > most => Err(NoFrame::TooLarge),
+        Content::Encoded(encoded) => {
+            let used = &shard.queue.used_bits;
+            let fresh = encoded.atoms.iter().filter(|id| !used.get(**id));
+            scratch.fresh.extend(fresh);
+            scratch.frame.extend_from_slice(&encoded.bytes);
+            let length = scratch.frame.len() - wire::FRAME_HEAD;
+            set_head(&mut scratch.frame, kind, length);
+            Ok(shard.push(vm, &scratch.frame, None, &scratch.fresh))
         }
         Content::Plain(_, bytes) if bytes.len() > most => Err(NoFrame::TooLarge),
         Content::Plain(word, bytes) => {
