@@ -1,14 +1,15 @@
-%% @doc Messages to processes of other nodes, past Erlang distribution's one queue and one socket.
+%% @doc Messages to processes of other nodes, and calls, past Erlang distribution's one queue and one socket.
 %%
 %% The only door for users. Between two nodes that both run hawser there is a session of several sockets; what is
 %% sent here goes through it, encoded in the caller and batched in Rust. To a node without a session it goes over
-%% distribution (or fails, see `fallback'). Nothing here starts processes or keeps state.
+%% distribution (or fails, see `fallback'). Nothing here keeps state.
 -module(hawser).
 
 -export([send/2, send/3]).
+-export([cast/2, cast/4, call/4, call/5]).
 -export([nodes/0, await/2, disconnect/1, info/0, info/1]).
 
--export_type([destination/0, option/0]).
+-export_type([destination/0, option/0, answer/0, failure/0]).
 
 -type destination() ::
     pid()
@@ -18,6 +19,14 @@
 %% A process, a process alias, a name registered on this node, a name registered on any node.
 
 -type option() :: nosuspend | noconnect.
+
+-type answer() :: hawser_answer:answer().
+%% `{error, E}' from a function that returned `{error, E}'; all else that it returned comes in `{ok, _}'.
+
+-type failure() :: hawser_answer:failure().
+%% The function crashed, with the reason that its process would have ended with; or it is not known how it ended. After
+%% `noconnection' and `timeout' it may have run, run still, or never run; after `system_limit' it has not run, or what
+%% it returned is longer than `max_message_bytes'.
 
 %% @doc Sends `Message' and answers it, like `!'.
 %%
@@ -65,6 +74,56 @@ send(To, Message, Opts) ->
                 Other -> elsewhere(Other, Node, Name, To, Message, Opts)
             end
     end.
+
+%% @doc Runs `Fun' in a process of its own at `Node': {@link cast/4} of `erlang:apply(Fun, [])'.
+%%
+%% A fun that is no `fun Module:Function/0' runs where its module is loaded in the same version.
+-spec cast(node(), Fun :: fun(() -> term())) -> ok.
+cast(Node, Fun) when is_atom(Node), is_function(Fun, 0) ->
+    hawser_request:cast(Node, {erlang, apply, [Fun, []]});
+cast(Node, Fun) ->
+    error(badarg, [Node, Fun]).
+
+%% @doc Runs the function in a process of its own at `Node'; nobody learns how it ends, or that it could not begin.
+%%
+%% The group leader is the caller's. When the session's queue is full the caller waits for room, as in {@link send/2}.
+%% Raises `badarg' for what is no node's name, module, function or list of arguments, and `system_limit' for a request
+%% that is longer than `max_message_bytes' when encoded.
+-spec cast(node(), module(), Function :: atom(), Args :: [term()]) -> ok.
+cast(Node, Module, Function, Args) when is_atom(Node), is_atom(Module), is_atom(Function), length(Args) >= 0 ->
+    hawser_request:cast(Node, {Module, Function, Args});
+cast(Node, Module, Function, Args) ->
+    error(badarg, [Node, Module, Function, Args]).
+
+%% @doc {@link call/5} that waits as long as it takes.
+-spec call(node(), module(), Function :: atom(), Args :: [term()]) -> answer().
+call(Node, Module, Function, Args) when is_atom(Node), is_atom(Module), is_atom(Function), length(Args) >= 0 ->
+    hawser_answer:of_outcome(hawser_request:call(Node, {Module, Function, Args}, infinity));
+call(Node, Module, Function, Args) ->
+    error(badarg, [Node, Module, Function, Args]).
+
+%% @doc Runs the function in a process of its own at `Node' and waits for the answer, `TimeoutMs' at most.
+%%
+%% `TimeoutMs' in milliseconds, at most 4294967295, or `infinity'; the wait for room in the session's queue counts.
+%% What the function returns comes as `{ok, Value}', `{ok, X}' as `{ok, {ok, X}}'; only `{error, E}' comes as it is.
+%% `{error, {exit, Reason}}' when it crashed: `{E, Stack}' for an error, `{nocatch, V}' for a throw, the reason for an
+%% exit or for the signal that ended its process.
+%%
+%% `{error, {badrpc, timeout}}' and `{error, {badrpc, noconnection}}' mean <em>unknown</em>: the function may have run,
+%% or run still. A request that arrives after its time is not executed. The caller's death does not end the function;
+%% its group leader is the caller's; its messages to the caller come before its answer. After the call no message about
+%% it ever arrives.
+%%
+%% On this node, with `infinity', it runs in the calling process. Raises `badarg' for what is no node's name, module,
+%% function, list of arguments or timeout, before anything is sent.
+-spec call(node(), module(), Function :: atom(), Args :: [term()], TimeoutMs :: timeout()) -> answer().
+call(Node, Module, Function, Args, TimeoutMs) when
+    is_atom(Node), is_atom(Module), is_atom(Function), length(Args) >= 0,
+    (TimeoutMs =:= infinity orelse (is_integer(TimeoutMs) andalso TimeoutMs >= 0 andalso TimeoutMs =< 4294967295))
+->
+    hawser_answer:of_outcome(hawser_request:call(Node, {Module, Function, Args}, hawser_request:deadline(TimeoutMs)));
+call(Node, Module, Function, Args, TimeoutMs) ->
+    error(badarg, [Node, Module, Function, Args, TimeoutMs]).
 
 %% @doc The nodes with a live session.
 -spec nodes() -> [node()].
