@@ -6,7 +6,7 @@
 %% the caller's mailbox, or anywhere on this node, once its outcome is known or it was abandoned.
 -module(hawser_request).
 
--export([prepare/1, cast/2, cast/3, call/3, send/3]).
+-export([prepare/1, cast/2, cast/3, cast_now/2, call/3, send/3, send_now/3]).
 -export([receive_outcome/2, receive_any/2, check/2, check_any/2, abandon/1, tag/1, is_pending/1]).
 -export([deadline/1, left_ms/1]).
 
@@ -155,27 +155,30 @@ no_session(_) -> noroute.
 %% @doc As {@link cast/2}, but only over a session and only if that takes no waiting: else `later'.
 -spec cast_now(node(), mfargs() | prepared()) -> ok | later | system_limit.
 cast_now(Node, Request) ->
-    now_or_later(push(Node, {cast}, Request, nosuspend)).
+    now_or_later(push_to(Node, {cast}, Request, nosuspend)).
 
 %% @doc As {@link send/3}, but only over a session and only if that takes no waiting: else `later'.
 -spec send_now(node(), mfargs() | prepared(), deadline()) -> pending() | later | system_limit.
 send_now(Node, Request, Deadline) ->
     Alias = alias([reply]),
-    case now_or_later(push(Node, {call, Alias, left_ms(Deadline)}, Request, nosuspend)) of
+    case now_or_later(push_to(Node, {call, Alias, left_ms(Deadline)}, Request, nosuspend)) of
         Id when is_integer(Id) ->
             {session, Alias, Node, Id};
         Not ->
-            drop(Alias),
+            _ = unalias(Alias),
             Not
     end.
 
 now_or_later(Pushed) when Pushed =:= busy; Pushed =:= noroute -> later;
 now_or_later(Pushed) -> Pushed.
 
-push(Node, To, {prepared, Form, Content, _}, Limit) ->
-    hawser_push:to_node(Node, destination(To, Limit), Form, Content, Limit);
-push(Node, To, {M, F, A}, Limit) ->
-    hawser_push:to_node(Node, destination(To, Limit), {group_leader(), M, F, A}, Limit).
+push(Node, To, Request, Limit) ->
+    push_to(Node, destination(To, Limit), Request, Limit).
+
+push_to(Node, To, {prepared, Form, Content, _}, Limit) ->
+    hawser_push:to_node(Node, To, Form, Content, Limit);
+push_to(Node, To, {M, F, A}, Limit) ->
+    hawser_push:to_node(Node, To, {group_leader(), M, F, A}, Limit).
 
 destination(cast, _) -> {cast};
 destination(Alias, Deadline) -> {call, Alias, left_ms(Deadline)}.
