@@ -206,9 +206,9 @@ receive_outcome(Pending, Deadline) ->
 -spec receive_any(#{reference() => term()}, deadline()) -> {Tag :: reference(), outcome()} | timeout.
 receive_any(Tags, Deadline) ->
     receive
-        {Tag, Outcome} when is_map_key(Tag, Tags) -> {Tag, Outcome};
-        {Tag, _, error, Reason} when is_map_key(Tag, Tags) -> {Tag, {system, Reason}};
-        {Tag, _, process, _, Reason} when is_map_key(Tag, Tags) -> {Tag, ended(Tag, Reason)}
+        {Tag, Outcome} when is_reference(Tag), is_map_key(Tag, Tags) -> {Tag, Outcome};
+        {Tag, _, error, Reason} when is_reference(Tag), is_map_key(Tag, Tags) -> {Tag, {system, Reason}};
+        {Tag, _, process, _, Reason} when is_reference(Tag), is_map_key(Tag, Tags) -> {Tag, ended(Tag, Reason)}
     after left_ms(Deadline) ->
         timeout
     end.
@@ -223,9 +223,9 @@ check(Message, Pending) ->
 
 %% @doc Is `Message' the outcome of one of the requests whose tags are the keys of the map?
 -spec check_any(term(), #{reference() => term()}) -> {Tag :: reference(), outcome()} | no.
-check_any({Tag, Outcome}, Tags) when is_map_key(Tag, Tags) -> {Tag, Outcome};
-check_any({Tag, _, error, Reason}, Tags) when is_map_key(Tag, Tags) -> {Tag, {system, Reason}};
-check_any({Tag, _, process, _, Reason}, Tags) when is_map_key(Tag, Tags) -> {Tag, ended(Tag, Reason)};
+check_any({Tag, Outcome}, Tags) when is_reference(Tag), is_map_key(Tag, Tags) -> {Tag, Outcome};
+check_any({Tag, _, error, Reason}, Tags) when is_reference(Tag), is_map_key(Tag, Tags) -> {Tag, {system, Reason}};
+check_any({Tag, _, process, _, Reason}, Tags) when is_reference(Tag), is_map_key(Tag, Tags) -> {Tag, ended(Tag, Reason)};
 check_any(_, _) -> no.
 
 %% What the end of a process says that erpc's body has run in.
