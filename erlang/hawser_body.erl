@@ -3,14 +3,18 @@
 %%
 %% A body belongs to nobody on the calling side: it is linked to nothing and lives on when the caller dies. Its answer
 %% leaves on its own shard, behind all that it has sent. When a signal ends it before it has answered, the reader that
-%% started it hears so and answers instead.
+%% started it hears so and answers instead. How a body fails is told as erpc tells it.
 -module(hawser_body).
 
--export([start_cast/2, start_call/4, ended/3]).
+-export([start_cast/2, start_call/4, ended/3, ended/4]).
 -export([cast/2, call/4]).
 
 %% `plain': the request is a binary with external term format, decoded by the body.
 -type form() :: term | plain.
+
+%% How soon the reader tries again to answer for a body, when there is neither room nor a process to wait for it.
+-define(RETRY_MS, 20).
+-define(MOST_ARGUMENTS, 255).
 
 %% @doc Starts a body that nobody waits for. False when the process table is full.
 -spec start_cast(form(), term()) -> boolean().
@@ -22,57 +26,134 @@ start_cast(Form, Request) ->
     end.
 
 %% @doc Starts a body whose outcome goes back to the call; its end comes to the calling process as
-%% `{{hawser_body, Call}, MonitorRef, process, Pid, Reason}'.
+%% `{{hawser_body, Call}, MonitorRef, process, Pid, Reason}', to be given to {@link ended/4}.
 -spec start_call(form(), term(), hawser_nif:shard(), hawser_nif:call_id()) -> ok.
 start_call(Form, Request, Shard, Call) ->
     try spawn_opt(?MODULE, call, [Form, Request, Shard, Call], [{monitor, [{tag, {hawser_body, Call}}]}]) of
         _ -> ok
     catch
-        error:system_limit -> instead(Shard, Call, {system, system_limit})
+        error:system_limit -> instead(Shard, self(), Call, {system, system_limit})
     end.
 
-%% @doc A body has ended: answers for it if it cannot have done so itself.
+%% @doc The same as {@link ended/4}, for who does not know the body: the answer may overtake what the body has sent.
 -spec ended(hawser_nif:shard(), hawser_nif:call_id(), Reason :: term()) -> ok.
-ended(_Shard, _Call, normal) -> ok;
-ended(Shard, Call, Reason) -> instead(Shard, Call, {signal, Reason}).
+ended(Shard, Call, Reason) ->
+    ended(Shard, Call, self(), Reason).
 
-%% The reader never waits: what it cannot queue at once a process of its own does.
-instead(Shard, Call, Outcome) ->
-    case hawser_nif:answer(Shard, self(), Call, Outcome) of
-        ok -> ok;
-        noroute -> ok;
-        _ -> try spawn(fun() -> answer(Shard, Call, Outcome) end) of _ -> ok catch error:system_limit -> ok end
+%% @doc A body has ended: answers for it, behind all that it has sent, if it has not done so itself.
+-spec ended(hawser_nif:shard(), hawser_nif:call_id(), Body :: pid(), Reason :: term()) -> ok.
+ended(_Shard, Call, _Body, {hawser_answered, Call}) -> ok;
+ended(Shard, Call, Body, {hawser_unanswered, Call, Outcome}) -> instead(Shard, Body, Call, Outcome);
+ended(Shard, Call, Body, Reason) -> instead(Shard, Body, Call, {signal, Reason}).
+
+%% The reader never waits: what it cannot queue at once a process of its own does; without one the reader hears of it
+%% again.
+instead(Shard, Body, Call, Outcome) ->
+    case hawser_nif:answer(Shard, Body, Call, Outcome) of
+        ok ->
+            ok;
+        noroute ->
+            ok;
+        _ ->
+            try spawn(fun() -> answer(Shard, Body, Call, Outcome) end) of
+                _ -> ok
+            catch
+                error:system_limit ->
+                    Again = {{hawser_body, Call}, make_ref(), process, Body, {hawser_unanswered, Call, Outcome}},
+                    _ = erlang:send_after(?RETRY_MS, self(), Again),
+                    ok
+            end
     end.
 
+%% Fails as erpc's does, error report included: none for an exit, one with the function's own stack for the rest.
 -spec cast(form(), term()) -> term().
 cast(Form, Request) ->
-    {Leader, M, F, A} = request(Form, Request),
-    group_leader(Leader, self()),
-    apply(M, F, A).
+    case request(Form, Request) of
+        {M, F, A} ->
+            try
+                apply(M, F, A)
+            catch
+                error:Reason:Stack ->
+                    case failure(Reason, Stack, M, F, A) of
+                        {error, _, Cut} -> error({exception, {Reason, Cut}});
+                        {system, _} -> error({erpc, Reason})
+                    end
+            end;
+        malformed ->
+            error(malformed_request)
+    end.
 
--spec call(form(), term(), hawser_nif:shard(), hawser_nif:call_id()) -> ok.
+%% Leaves with a reason, as erpc's does, so that what is linked to it goes too. No other process knows the reason
+%% before: nobody can make it look answered.
+-spec call(form(), term(), hawser_nif:shard(), hawser_nif:call_id()) -> no_return().
 call(Form, Request, Shard, Call) ->
-    {Leader, M, F, A} = request(Form, Request),
-    group_leader(Leader, self()),
-    answer(Shard, Call, outcome(M, F, A)).
+    Outcome =
+        case request(Form, Request) of
+            {M, F, A} -> outcome(M, F, A);
+            malformed -> {system, badarg}
+        end,
+    answer(Shard, self(), Call, Outcome),
+    exit({hawser_answered, Call}).
 
-request(term, Request) -> Request;
-request(plain, Plain) -> binary_to_term(Plain).
+%% The group leader is the caller's from here on.
+request(plain, Plain) ->
+    try binary_to_term(Plain) of
+        Request -> request(term, Request)
+    catch
+        error:badarg -> malformed
+    end;
+request(term, {Leader, M, F, A}) when is_pid(Leader), is_atom(M), is_atom(F), is_list(A) ->
+    true = group_leader(Leader, self()),
+    {M, F, A};
+request(term, _) ->
+    malformed.
 
 outcome(M, F, A) ->
     try apply(M, F, A) of
         Value -> {return, Value}
     catch
-        throw:Value -> {throw, Value};
-        exit:Reason -> {exit, Reason};
-        error:Reason:Stack -> {error, Reason, lists:takewhile(fun(Frame) -> element(1, Frame) =/= ?MODULE end, Stack)}
+        throw:Value ->
+            {throw, Value};
+        exit:Reason ->
+            {exit, Reason};
+        error:Reason:Stack ->
+            failure(Reason, Stack, M, F, A)
     end.
 
-answer(Shard, Call, Outcome) ->
-    case hawser_push:answer(Shard, Call, Outcome) of
+%% Too many arguments are the caller's mistake, not the function's.
+failure(Reason, Stack, M, F, A) ->
+    case Reason =:= system_limit andalso longer_than(?MOST_ARGUMENTS, A) of
+        true -> {system, system_limit};
+        false -> {error, Reason, cut(Stack, M, F, A)}
+    end.
+
+longer_than(0, [_ | _]) -> true;
+longer_than(N, [_ | Rest]) -> longer_than(N - 1, Rest);
+longer_than(_, _) -> false.
+
+%% The stack down to the function that was asked for, which is put there when a tail call has taken it away. A stack
+%% that was too deep to reach this module stays as it is.
+cut(Stack, M, F, A) ->
+    case lists:splitwith(fun(Frame) -> element(1, Frame) =/= ?MODULE end, Stack) of
+        {_, []} -> Stack;
+        {[], _} -> [{M, F, A, []}];
+        {[{M, F, A, _}] = Whole, _} -> Whole;
+        {Frames, _} -> lists:append(Frames, asked_for(lists:last(Frames), M, F, A))
+    end.
+
+asked_for({M, F, Arity, _}, M, F, A) when Arity =:= length(A) -> [];
+asked_for(_, M, F, A) ->
+    try length(A) of
+        Arity -> [{M, F, Arity, []}]
+    catch
+        error:badarg -> []
+    end.
+
+answer(Shard, From, Call, Outcome) ->
+    case hawser_push:answer(Shard, From, Call, Outcome) of
         system_limit ->
             %% Too long to be sent: the caller learns that instead of waiting.
-            _ = hawser_push:answer(Shard, Call, {system, system_limit}),
+            _ = hawser_push:answer(Shard, From, Call, {system, system_limit}),
             ok;
         _ ->
             ok

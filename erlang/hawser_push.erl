@@ -6,13 +6,13 @@
 %% caller's limit. Never chooses another way: without a session the answer is `noroute'.
 -module(hawser_push).
 
--export([to_node/4, to_node/5, answer/3, settle/5]).
+-export([to_node/4, to_node/5, answer/4, settle/5]).
 
 -export_type([limit/0, pushed/0, way/0, form/0]).
 
 -type limit() :: nosuspend | deadline().
 -type deadline() :: infinity | (MonotonicMs :: integer()).
--type way() :: {node, node(), hawser_nif:destination()} | {answer, hawser_nif:shard(), hawser_nif:call_id()}.
+-type way() :: {node, node(), hawser_nif:destination()} | {answer, hawser_nif:shard(), Body :: pid(), hawser_nif:call_id()}.
 %% What a content is: the term itself, its external term format, or what `hawser_nif:encode_once/1' made of it.
 -type form() :: term | plain | encoded.
 %% `busy': there was no room within the limit. A call's number stands for `ok'.
@@ -27,10 +27,10 @@ to_node(Node, To, Form, Content, Limit) ->
     Way = {node, Node, To},
     settle(push(Way, Form, Content), Way, Form, Content, Limit).
 
-%% The answer of the calling process to a call; waits for room as long as the session lives.
--spec answer(hawser_nif:shard(), hawser_nif:call_id(), term()) -> pushed().
-answer(Shard, Call, Outcome) ->
-    Way = {answer, Shard, Call},
+%% The answer to a call, behind all that the body has sent; waits for room as long as the session lives.
+-spec answer(hawser_nif:shard(), Body :: pid(), hawser_nif:call_id(), term()) -> pushed().
+answer(Shard, Body, Call, Outcome) ->
+    Way = {answer, Shard, Body, Call},
     settle(push(Way, term, Outcome), Way, term, Outcome, infinity).
 
 %% What follows from a push's answer; `Form' says what `Content' is.
@@ -41,9 +41,9 @@ settle(plain, Way, term, Content, Limit) ->
 settle({busy, _}, _Way, _Form, _Content, nosuspend) ->
     busy;
 settle({busy, Flusher}, Way, Form, Content, Deadline) ->
-    case wait_for_room(Flusher, last, fun() -> push(Way, Form, Content) end, Deadline) of
+    case wait_for_room(Flusher, last, fun() -> push(again(Way, Deadline), Form, Content) end, Deadline) of
         busy -> busy;
-        Pushed -> settle(Pushed, Way, Form, Content, Deadline)
+        Pushed -> settle(Pushed, again(Way, Deadline), Form, Content, Deadline)
     end;
 settle(Pushed, _Way, _Form, _Content, _Limit) ->
     Pushed.
@@ -51,8 +51,12 @@ settle(Pushed, _Way, _Form, _Content, _Limit) ->
 push({node, Node, To}, term, Message) -> hawser_nif:push(Node, To, Message);
 push({node, Node, To}, plain, Plain) -> hawser_nif:push_plain(Node, To, Plain);
 push({node, Node, To}, encoded, Encoded) -> hawser_nif:push_encoded(Node, To, Encoded);
-push({answer, Shard, Call}, term, Outcome) -> hawser_nif:answer(Shard, self(), Call, Outcome);
-push({answer, Shard, Call}, plain, Plain) -> hawser_nif:answer_plain(Shard, self(), Call, Plain).
+push({answer, Shard, Body, Call}, term, Outcome) -> hawser_nif:answer(Shard, Body, Call, Outcome);
+push({answer, Shard, Body, Call}, plain, Plain) -> hawser_nif:answer_plain(Shard, Body, Call, Plain).
+
+%% A call that had to wait has less time left.
+again({node, Node, {call, Alias, _}}, Deadline) -> {node, Node, {call, Alias, left(Deadline)}};
+again(Way, _) -> Way.
 
 %% Waits in an ordinary receive, so that the caller can be killed; the alias dies with the wait, so that no wake-up
 %% stays behind. The flusher's end is the session's end: the push then finds no route.
