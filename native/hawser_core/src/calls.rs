@@ -12,6 +12,7 @@ const MOST: usize = 1 << 24;
 #[derive(Debug)]
 pub struct Calls<T> {
     shard: u8,
+    most: usize,
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     next_use: u32,
@@ -26,19 +27,24 @@ struct Slot<T> {
 impl<T> Calls<T> {
     /// `first_use` differs between sessions, so that a number of one means nothing in another.
     pub fn new(shard: u8, first_use: u32) -> Self {
+        Self::with_room(shard, first_use, MOST)
+    }
+
+    fn with_room(shard: u8, first_use: u32, most: usize) -> Self {
         Calls {
             shard,
+            most,
             slots: Vec::new(),
             free: Vec::new(),
             next_use: first_use,
         }
     }
 
-    /// Enters who waits; answers the call's number. `None`, and the waiting one back, when there is no room.
+    /// Enters who waits; answers the call's number, or the waiting one back when there is no room.
     pub fn enter(&mut self, waiting: T) -> Result<CallId, T> {
         let slot = match self.free.pop() {
             Some(slot) => slot,
-            None if self.slots.len() < MOST => {
+            None if self.slots.len() < self.most => {
                 self.slots.push(Slot {
                     used: 0,
                     waiting: None,
@@ -103,6 +109,8 @@ pub fn shard_of(id: CallId) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
 
     #[test]
     fn an_answer_finds_who_waits_once() {
@@ -136,5 +144,85 @@ mod tests {
         assert_eq!(calls.waiting(), 2);
         let taken: Vec<_> = ids.iter().map(|id| calls.take(*id)).collect();
         assert_eq!(taken, [Some(0), None, Some(2), None]);
+    }
+
+    #[test]
+    fn a_full_table_gives_back_who_comes_and_takes_him_when_another_has_left() {
+        let mut calls = Calls::with_room(63, u32::MAX, 2);
+        let (a, b) = (calls.enter('a').unwrap_or(0), calls.enter('b').unwrap_or(0));
+        assert_eq!((calls.enter('c'), calls.waiting()), (Err('c'), 2));
+        assert_eq!(calls.take(a), Some('a'));
+        let c = calls.enter('c').unwrap_or(0);
+        assert_eq!((calls.enter('d'), calls.take(a)), (Err('d'), None));
+        assert_eq!((calls.take(c), calls.take(b)), (Some('c'), Some('b')));
+        assert_eq!((shard_of(a), shard_of(c), calls.waiting()), (63, 63, 0));
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Enter,
+        /// One of the numbers given so far.
+        Answer(prop::sample::Index),
+        /// A number that a peer makes up: somebody's slot, another use or shard of it.
+        Forged(prop::sample::Index, u64),
+        Sweep(usize),
+        End,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let given = || any::<prop::sample::Index>();
+        prop::collection::vec(
+            prop_oneof![
+                6 => Just(Step::Enter),
+                4 => given().prop_map(Step::Answer),
+                2 => (given(), 1u64..).prop_map(|(at, bits)| Step::Forged(at, bits)),
+                1 => (2usize..5).prop_map(Step::Sweep),
+                1 => Just(Step::End),
+            ],
+            0..120,
+        )
+    }
+
+    proptest! {
+        /// Whatever is answered, made up, swept out or ended: everybody is found once, by the number he was given.
+        #[test]
+        fn everybody_is_taken_out_once(shard in 0u8..64, first_use in any::<u32>(), steps in steps()) {
+            let mut calls = Calls::with_room(shard, first_use, 16);
+            let (mut given, mut waiting) = (Vec::new(), BTreeMap::new());
+            for (who, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Enter => match calls.enter(who) {
+                        Ok(id) => {
+                            prop_assert!(!given.contains(&id));
+                            prop_assert_eq!(shard_of(id), usize::from(shard));
+                            given.push(id);
+                            waiting.insert(id, who);
+                        }
+                        Err(back) => prop_assert_eq!((back, waiting.len()), (who, 16)),
+                    },
+                    Step::Answer(at) if !given.is_empty() => {
+                        let id = *at.get(&given);
+                        prop_assert_eq!(calls.take(id), waiting.remove(&id));
+                    }
+                    Step::Forged(at, bits) if !given.is_empty() => {
+                        let id = at.get(&given) ^ bits;
+                        prop_assert_eq!(calls.take(id), waiting.remove(&id));
+                    }
+                    Step::Answer(_) | Step::Forged(..) => prop_assert_eq!(calls.take(who as u64), None),
+                    Step::Sweep(n) => {
+                        calls.retain(|who| !who.is_multiple_of(n));
+                        waiting.retain(|_, who| !who.is_multiple_of(n));
+                    }
+                    Step::End => {
+                        let mut left: Vec<_> = calls.drain().collect();
+                        left.sort_unstable();
+                        let mut expected: Vec<_> = std::mem::take(&mut waiting).into_values().collect();
+                        expected.sort_unstable();
+                        prop_assert_eq!(left, expected);
+                    }
+                }
+                prop_assert_eq!(calls.waiting(), waiting.len());
+            }
+        }
     }
 }

@@ -89,6 +89,7 @@ pub enum Malformed {
     BadLength,
     FrameTooLarge { bytes: usize, limit: usize },
     BadAtom,
+    BadDeadline,
     BatchOutOfOrder(OutOfOrder),
 }
 
@@ -102,6 +103,9 @@ impl std::fmt::Display for Malformed {
                 write!(f, "a frame of {bytes} bytes, the limit is {limit}")
             }
             Malformed::BadAtom => write!(f, "an atom's name that is too long or not UTF-8"),
+            Malformed::BadDeadline => {
+                write!(f, "a call whose deadline is neither given nor left out")
+            }
             Malformed::BatchOutOfOrder(OutOfOrder { expected, got }) => {
                 write!(f, "batch {got} where batch {expected} was due")
             }
@@ -445,14 +449,12 @@ pub fn parse_frame(kind: u8, content: &[u8]) -> Result<Frame<'_>, Malformed> {
         wire::FRAME_CAST => Destination::Cast,
         wire::FRAME_CALL => {
             let (id, flag, deadline) = (fields.u64()?, fields.u8()?, fields.u32()?);
-            match flag {
-                0 => Destination::Call { id, deadline: None },
-                1 => Destination::Call {
-                    id,
-                    deadline: Some(deadline),
-                },
-                _ => return Err(Malformed::BadLength),
-            }
+            let deadline = match (flag, deadline) {
+                (0, 0) => None,
+                (1, deadline) => Some(deadline),
+                _ => return Err(Malformed::BadDeadline),
+            };
+            Destination::Call { id, deadline }
         }
         wire::FRAME_ANSWER => Destination::Caller(fields.u64()?),
         _ => return Err(Malformed::UnknownFrame(kind)),

@@ -37,7 +37,8 @@
 //!          8  1  1: a deadline follows, 0: none does and the next field is 0
 //!          9  4  deadline on the clock of the batch records: past it the call is not to be executed
 //!                the term is as for a cast
-//!   answer 0  8  number of the call; the term says how the body ended
+//!   answer 0  8  number of the call; the term says how the body ended: {return, Value}, {throw, Value},
+//!                {exit, Reason}, {error, Reason, Stack}, {signal, Reason}, {system, Reason}
 //!
 //! term: external term format without the leading 131, and these tags besides
 //!   'R' (82)  2  id                  an atom of the dictionary
@@ -182,4 +183,35 @@ pub fn write_close(ack: BatchNumber, reason: CloseReason, text: &str, out: &mut 
 pub fn frame_head(kind: u8, length: u32) -> [u8; FRAME_HEAD] {
     let l = length.to_be_bytes();
     [kind, l[0], l[1], l[2], l[3]]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_deadline_is_the_same_distance_ahead_across_the_wrap_of_the_clock() {
+        let before = u32::MAX - 4;
+        assert_eq!(left_ms(before.wrapping_add(10), before), 10);
+        assert_eq!(left_ms(before.wrapping_add(10), u32::MAX), 6);
+        assert_eq!(left_ms(before.wrapping_add(10), 0), 5);
+        assert_eq!(left_ms(before.wrapping_add(10), 5), 0);
+        assert_eq!(left_ms(before.wrapping_add(10), 6), 0);
+        assert_eq!(left_ms(before, before.wrapping_add(10)), 0);
+        assert_eq!(left_ms(0, u32::MAX), 1);
+        assert_eq!(left_ms(u32::MAX, 0), 0);
+    }
+
+    proptest! {
+        /// Half the clock's range lies ahead and the other half has passed, wherever the clock stands.
+        #[test]
+        fn what_is_left_is_what_has_not_passed(now in any::<u32>(), ahead in 0..=i32::MAX as u32, passed in any::<u32>()) {
+            let deadline = now.wrapping_add(ahead);
+            prop_assert_eq!(left_ms(deadline, now), ahead);
+            let later = passed.min(i32::MAX as u32);
+            let left = ahead.saturating_sub(later);
+            prop_assert_eq!(left_ms(deadline, now.wrapping_add(later)), left);
+        }
+    }
 }

@@ -29,6 +29,25 @@ enum Sent {
         reference: Vec<u8>,
         term: Vec<u8>,
     },
+    Cast {
+        term: Vec<u8>,
+        plain: bool,
+    },
+    Call {
+        id: u64,
+        deadline: Option<u32>,
+        term: Vec<u8>,
+        plain: bool,
+    },
+    Answer {
+        id: u64,
+        term: Vec<u8>,
+        plain: bool,
+    },
+}
+
+fn of(kind: u8, plain: bool) -> u8 {
+    kind | if plain { wire::FRAME_PLAIN } else { 0 }
 }
 
 impl Sent {
@@ -46,10 +65,7 @@ impl Sent {
                     c.extend_from_slice(&n.to_be_bytes());
                 }
                 c.extend_from_slice(term);
-                (
-                    wire::FRAME_TO_PID | if *plain { wire::FRAME_PLAIN } else { 0 },
-                    c,
-                )
+                (of(wire::FRAME_TO_PID, *plain), c)
             }
             Sent::NameId { id, term } => {
                 let mut c = vec![wire::TERM_ATOM];
@@ -68,6 +84,24 @@ impl Sent {
                 c.extend_from_slice(reference);
                 c.extend_from_slice(term);
                 (wire::FRAME_TO_ALIAS, c)
+            }
+            Sent::Cast { term, plain } => (of(wire::FRAME_CAST, *plain), term.clone()),
+            Sent::Call {
+                id,
+                deadline,
+                term,
+                plain,
+            } => {
+                let mut c = id.to_be_bytes().to_vec();
+                c.push(u8::from(deadline.is_some()));
+                c.extend_from_slice(&deadline.unwrap_or(0).to_be_bytes());
+                c.extend_from_slice(term);
+                (of(wire::FRAME_CALL, *plain), c)
+            }
+            Sent::Answer { id, term, plain } => {
+                let mut c = id.to_be_bytes().to_vec();
+                c.extend_from_slice(term);
+                (of(wire::FRAME_ANSWER, *plain), c)
             }
         };
         out.extend_from_slice(&wire::frame_head(kind, content.len() as u32));
@@ -106,6 +140,29 @@ impl Sent {
                 plain: false,
                 term,
             },
+            Sent::Cast { term, plain } => Frame {
+                to: Destination::Cast,
+                plain: *plain,
+                term,
+            },
+            Sent::Call {
+                id,
+                deadline,
+                term,
+                plain,
+            } => Frame {
+                to: Destination::Call {
+                    id: *id,
+                    deadline: *deadline,
+                },
+                plain: *plain,
+                term,
+            },
+            Sent::Answer { id, term, plain } => Frame {
+                to: Destination::Caller(*id),
+                plain: *plain,
+                term,
+            },
         }
     }
 }
@@ -131,6 +188,20 @@ fn sent() -> impl Strategy<Value = Sent> {
         ("\\PC{0,255}", term()).prop_map(|(name, term)| Sent::NameText { name, term }),
         (prop::collection::vec(any::<u8>(), 0..90), term())
             .prop_map(|(reference, term)| Sent::Alias { reference, term }),
+        (term(), any::<bool>()).prop_map(|(term, plain)| Sent::Cast { term, plain }),
+        (any::<u64>(), any::<Option<u32>>(), term(), any::<bool>()).prop_map(
+            |(id, deadline, term, plain)| Sent::Call {
+                id,
+                deadline,
+                term,
+                plain
+            }
+        ),
+        (any::<u64>(), term(), any::<bool>()).prop_map(|(id, term, plain)| Sent::Answer {
+            id,
+            term,
+            plain
+        }),
     ]
 }
 
@@ -323,6 +394,55 @@ fn a_frame_that_may_be_skipped_is_not_waited_for() {
     }
     let unknown = one_frame(0x49, MAX_FRAME as u32);
     assert_eq!(feed(&unknown, 100), Err(Malformed::UnknownFrame(0x49)));
+}
+
+/// A batch with one frame of this kind and content.
+fn of_content(kind: u8, content: &[u8]) -> Vec<u8> {
+    let mut frame = wire::frame_head(kind, content.len() as u32).to_vec();
+    frame.extend_from_slice(content);
+    let head = BatchHead {
+        ack: 0,
+        number: 1,
+        clock_ms: 0,
+        announcement_count: 0,
+    };
+    let mut out = Vec::new();
+    wire::write_batch_head(&head, &[], frame.len(), &mut out);
+    out.extend_from_slice(&frame);
+    out
+}
+
+#[test]
+fn a_call_has_its_number_and_a_deadline_or_none() {
+    for kind in [wire::FRAME_CALL, wire::FRAME_CALL | wire::FRAME_PLAIN] {
+        for length in 0..13 {
+            let cut = of_content(kind, &vec![0; length]);
+            assert_eq!(feed(&cut, 100), Err(Malformed::BadLength), "{length}");
+        }
+        let call = |flag: u8, deadline: u32| {
+            let mut content = vec![7; 8];
+            content.push(flag);
+            content.extend_from_slice(&deadline.to_be_bytes());
+            feed(&of_content(kind, &content), 100)
+        };
+        for (flag, deadline) in [(0, 0), (1, 0), (1, u32::MAX)] {
+            assert!(call(flag, deadline).is_ok(), "{flag} {deadline}");
+        }
+        for (flag, deadline) in [(0, 1), (0, u32::MAX), (2, 0), (255, 5)] {
+            assert_eq!(call(flag, deadline), Err(Malformed::BadDeadline));
+        }
+    }
+}
+
+#[test]
+fn an_answer_has_its_number() {
+    for kind in [wire::FRAME_ANSWER, wire::FRAME_ANSWER | wire::FRAME_PLAIN] {
+        for length in 0..8 {
+            let cut = of_content(kind, &vec![0; length]);
+            assert_eq!(feed(&cut, 100), Err(Malformed::BadLength), "{length}");
+        }
+        assert!(feed(&of_content(kind, &[0xff; 8]), 100).is_ok());
+    }
 }
 
 #[test]
