@@ -41,6 +41,8 @@ records(_) ->
     Records = hawser_wire:records(<< <<Bytes/binary>> || [_, Bytes] <- golden("records.hex") >>),
     Alias = <<90, 3:16, 119, 8, "b@golden", 9:32, 1:32, 2:32, 3:32>>,
     Pid = {pid, 9, 300, 2},
+    Request = <<104, 4, $S, 1:32, 0:32, $R, 1:16, $R, 0:16, 106>>,
+    PlainRequest = <<131, 104, 4, 88, 119, 8, "a@golden", 1:32, 0:32, 7:32, 119, 6, "logger", 119, 2, "ok", 106>>,
     Long = unicode:characters_to_binary(lists:duplicate(255, 16#1f600)),
     [
         #{kind := tick, ack := 0},
@@ -57,11 +59,22 @@ records(_) ->
         #{kind := batch, ack := 5, number := 3, clock_ms := 1, announcements := [{300, Long}],
           frames := [#{to := {name, 300}, term := <<106>>}]},
         #{kind := batch, ack := 5, number := 4, frames := [#{to := skipped}, #{to := {name, 1}}]},
+        #{kind := batch, ack := 5, number := 5, clock_ms := 16#FFFFFFF0, announcements := [], frames := [
+            #{to := cast, plain := false, term := Request},
+            #{to := cast, plain := true, term := PlainRequest},
+            #{to := {call, 16#0102030405060708, none}, plain := false, term := Request},
+            #{to := {call, 0, 4}, plain := false, term := Request},
+            #{to := {call, 16#FFFFFFFFFFFFFFFF, 16#FFFFFFFF}, plain := true, term := PlainRequest},
+            #{to := {answer, 16#3F00000100000002}, plain := false, term := <<104, 2, 119, 6, "return", $R, 0:16>>},
+            #{to := {answer, 1}, plain := true, term := System}
+        ]},
         #{kind := skipped, ack := 6},
         #{kind := tick, ack := 7},
         #{kind := close, ack := 7, reason := finished, text := <<>>},
         #{kind := close, ack := 8, reason := 2, text := <<"na gut: ☺"/utf8>>}
-    ] = Records.
+    ] = Records,
+    {system, noconnection} = binary_to_term(System),
+    {_, logger, ok, []} = binary_to_term(PlainRequest).
 
 %% A pid of the receiver's is one of its own processes: nobody else can be given it.
 of_receiver(Name) ->

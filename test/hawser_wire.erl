@@ -9,7 +9,9 @@
 -type announcement() :: {Id :: 0..65535, Name :: binary()}.
 -type frame() :: #{
     to := {pid, Creation :: non_neg_integer(), Id :: non_neg_integer(), Serial :: non_neg_integer()}
-        | {name, Id :: 0..65535 | binary()} | {alias, binary()} | skipped,
+        | {name, Id :: 0..65535 | binary()} | {alias, binary()}
+        | cast | {call, Id :: non_neg_integer(), Deadline :: non_neg_integer() | none} | {answer, Id :: non_neg_integer()}
+        | skipped,
     plain := boolean(),
     term := binary()
 }.
@@ -30,9 +32,9 @@ records(<<Length:32, Record:Length/binary, Rest/binary>>) ->
 records(<<>>) ->
     [].
 
-record(1, <<Number:64, Age:32, Count:16, Rest/binary>>) ->
+record(1, <<Number:64, Clock:32, Count:16, Rest/binary>>) ->
     {Announcements, Frames} = announcements(Count, Rest, []),
-    #{kind => batch, number => Number, clock_ms => Age, announcements => Announcements, frames => frames(Frames)};
+    #{kind => batch, number => Number, clock_ms => Clock, announcements => Announcements, frames => frames(Frames)};
 record(2, <<>>) ->
     #{kind => tick};
 record(3, <<?FINISHED:16, Text/binary>>) ->
@@ -65,4 +67,8 @@ destination(2, <<$R, Id:16, Term/binary>>) -> {{name, Id}, Term};
 destination(2, <<119, Length, Name:Length/binary, Term/binary>>) -> {{name, Name}, Term};
 destination(2, <<118, Length:16, Name:Length/binary, Term/binary>>) -> {{name, Name}, Term};
 destination(3, <<Length:16, Reference:Length/binary, Term/binary>>) -> {{alias, Reference}, Term};
+destination(4, Term) -> {cast, Term};
+destination(5, <<Id:64, 0, 0:32, Term/binary>>) -> {{call, Id, none}, Term};
+destination(5, <<Id:64, 1, Deadline:32, Term/binary>>) -> {{call, Id, Deadline}, Term};
+destination(6, <<Id:64, Term/binary>>) -> {{answer, Id}, Term};
 destination(Kind, Content) when Kind band 16#80 =/= 0 -> {skipped, Content}.

@@ -90,6 +90,38 @@ fn reference() -> Vec<u8> {
     bytes
 }
 
+/// The sender's clock when it sends the golden requests.
+const CLOCK_MS: u32 = 0xFFFF_FFF0;
+/// Number of a call at the sender, and of one at the receiver: slot 1 of shard 63, used by call 2.
+const NUMBER: u64 = 0x0102_0304_0506_0708;
+const OWN_NUMBER: u64 = 0x3F00_0001_0000_0002;
+const RETURN: &[u8] = b"h\x02w\x06returnR\0\0";
+const PLAIN_SYSTEM: &[u8] = b"\x83h\x02w\x06systemw\x0cnoconnection";
+
+/// {a pid of the sender, logger, ok, []}
+fn request() -> Vec<u8> {
+    b"h\x04S\0\0\0\x01\0\0\0\0R\0\x01R\0\0j".to_vec()
+}
+
+fn plain_request() -> Result<Vec<u8>, Failure> {
+    let names = |id| ["ok", "logger"].get(usize::from(id)).copied();
+    etf::expand(&request(), &ENDS, names).map_err(|bad| format!("{bad:?}").into())
+}
+
+fn call(id: u64, deadline: Option<u32>, term: &[u8]) -> Vec<u8> {
+    let mut content = id.to_be_bytes().to_vec();
+    content.push(u8::from(deadline.is_some()));
+    content.extend_from_slice(&deadline.unwrap_or(0).to_be_bytes());
+    content.extend_from_slice(term);
+    content
+}
+
+fn answer(id: u64, term: &[u8]) -> Vec<u8> {
+    let mut content = id.to_be_bytes().to_vec();
+    content.extend_from_slice(term);
+    content
+}
+
 fn frame(kind: u8, content: &[u8]) -> Vec<u8> {
     let mut frame = wire::frame_head(kind, content.len() as u32).to_vec();
     frame.extend_from_slice(content);
@@ -150,6 +182,26 @@ fn writers_write_the_golden_records() -> Result<(), Failure> {
         record("batch_long_atom")?
     );
 
+    let frames = [
+        frame(wire::FRAME_CAST, &request()),
+        frame(wire::FRAME_CAST | wire::FRAME_PLAIN, &plain_request()?),
+        frame(wire::FRAME_CALL, &call(NUMBER, None, &request())),
+        frame(wire::FRAME_CALL, &call(0, Some(4), &request())),
+        frame(
+            wire::FRAME_CALL | wire::FRAME_PLAIN,
+            &call(u64::MAX, Some(u32::MAX), &plain_request()?),
+        ),
+        frame(wire::FRAME_ANSWER, &answer(OWN_NUMBER, RETURN)),
+        frame(
+            wire::FRAME_ANSWER | wire::FRAME_PLAIN,
+            &answer(1, PLAIN_SYSTEM),
+        ),
+    ];
+    assert_eq!(
+        batch(5, 5, CLOCK_MS, &[], &frames.concat()),
+        record("batch_requests")?
+    );
+
     for (name, ack) in [("tick", 0), ("tick_acknowledging", 7)] {
         let mut out = Vec::new();
         wire::write_tick(ack, &mut out);
@@ -183,6 +235,8 @@ fn the_receiver_reads_the_golden_records() -> Result<(), Failure> {
         reference(),
         LONG_ATOM.repeat(255),
     );
+    let (request, plain) = (request(), plain_request()?);
+    let to_call = |id, deadline| Destination::Call { id, deadline };
     let name = |id| Destination::Name(Name::Id(id));
     let text = Destination::Name(Name::Text("text"));
     let begin = |ack, number, clock_ms| Item::Batch {
@@ -218,6 +272,15 @@ fn the_receiver_reads_the_golden_records() -> Result<(), Failure> {
         begin(5, 4, 0),
         message(name(1), false, &[106]),
         end(4, 10 + 9),
+        begin(5, 5, CLOCK_MS),
+        message(Destination::Cast, false, &request),
+        message(Destination::Cast, true, &plain),
+        message(to_call(NUMBER, None), false, &request),
+        message(to_call(0, Some(4)), false, &request),
+        message(to_call(u64::MAX, Some(u32::MAX)), true, &plain),
+        message(Destination::Caller(OWN_NUMBER), false, RETURN),
+        message(Destination::Caller(1), true, PLAIN_SYSTEM),
+        end(5, 23 + 44 + 36 + 36 + 57 + 26 + 38),
         Item::Tick { ack: 6 },
         Item::Tick { ack: 7 },
         Item::Close {
@@ -254,4 +317,11 @@ fn the_receiver_reads_the_golden_records() -> Result<(), Failure> {
     }
     assert!(rest.is_empty());
     Ok(())
+}
+
+/// What the golden deadlines leave of the time of the call, by the clock that came with them.
+#[test]
+fn a_golden_deadline_is_read_across_the_wrap() {
+    assert_eq!(wire::left_ms(4, CLOCK_MS), 20);
+    assert_eq!(wire::left_ms(u32::MAX, CLOCK_MS), 15);
 }
