@@ -7,9 +7,11 @@
 
 -export([send/2, send/3]).
 -export([cast/2, cast/4, call/4, call/5]).
+-export([cast_one/4, cast_all/4]).
+-export([call_one/4, call_one/5, call_any/4, call_any/5, call_all/4, call_all/5, call_all_wait/4, call_all_wait/5]).
 -export([nodes/0, await/2, disconnect/1, info/0, info/1]).
 
--export_type([destination/0, option/0, answer/0, failure/0]).
+-export_type([destination/0, option/0, answer/0, failure/0, group_options/0, tagged/0]).
 
 -type destination() ::
     pid()
@@ -27,6 +29,12 @@
 %% The function crashed, with the reason that its process would have ended with; or it is not known how it ended. After
 %% `noconnection' and `timeout' it may have run, run still, or never run; after `system_limit' it has not run, or what
 %% it returned is longer than `max_message_bytes'.
+
+-type group_options() :: boolean() | #{rpc_errors => boolean(), timeout => timeout()}.
+%% `rpc_errors', or the boolean alone: does `{badrpc, _}' count as an error, or is the node left out as if it had not been
+%% in the list? `timeout': milliseconds for the whole call, at most 4294967295, or `infinity', which is the default.
+
+-type tagged() :: {node(), ValueOrReason :: term()}.
 
 %% @doc Sends `Message' and answers it, like `!'.
 %%
@@ -124,6 +132,113 @@ call(Node, Module, Function, Args, TimeoutMs) when
     hawser_answer:of_outcome(hawser_request:call(Node, {Module, Function, Args}, hawser_request:deadline(TimeoutMs)));
 call(Node, Module, Function, Args, TimeoutMs) ->
     error(badarg, [Node, Module, Function, Args, TimeoutMs]).
+
+%% ---- groups of nodes ----
+
+%% @doc {@link cast/4} to one of the nodes: this node if it is in the list, else one at random.
+%%
+%% `ok' for an empty list. Raises as {@link cast/4}, and `badarg' for what is no list of nodes.
+-spec cast_one([node()], module(), Function :: atom(), Args :: [term()]) -> ok.
+cast_one(Nodes, Module, Function, Args) ->
+    case hawser_group:plan(Nodes, Module, Function, Args, false) of
+        {ok, Plan} -> hawser_group:cast_one(Plan);
+        badarg -> error(badarg, [Nodes, Module, Function, Args])
+    end.
+
+%% @doc {@link cast/4} to every node of the list, once to each. The request is encoded once.
+%%
+%% A node that makes the caller wait for room comes after those that do not. Raises as {@link cast/4}, and `badarg' for
+%% what is no list of nodes; after `system_limit' the request is on its way to those nodes that take messages so long.
+-spec cast_all([node()], module(), Function :: atom(), Args :: [term()]) -> ok.
+cast_all(Nodes, Module, Function, Args) ->
+    case hawser_group:plan(Nodes, Module, Function, Args, false) of
+        {ok, Plan} -> hawser_group:cast_all(Plan);
+        badarg -> error(badarg, [Nodes, Module, Function, Args])
+    end.
+
+%% @doc {@link call_one/5} without a timeout that leaves nodes out which cannot be reached.
+-spec call_one([node()], module(), Function :: atom(), Args :: [term()]) ->
+    {ok, tagged()} | {error, none_is_available | [tagged()]}.
+call_one(Nodes, Module, Function, Args) ->
+    call_one(Nodes, Module, Function, Args, false).
+
+%% @doc Calls one node after the other until one answers well: this node first if it is in the list, then in random order.
+%%
+%% An answer is good if it is `{ok, Value}' in the sense of {@link call/5}. After any other, the function's own
+%% `{error, E}', a crash, or `{badrpc, _}', the next node is asked. `{ok, {Node, Value}}', or `{error, [{Node, Reason}]}'
+%% with the reasons in the order in which the nodes were asked, or `{error, none_is_available}' when the list is empty or
+%% every node is left out for its `{badrpc, _}'; with `rpc_errors' none is.
+%%
+%% After `{badrpc, noconnection}' the function <em>may have run</em> at that node, or run there still, and the next node is
+%% asked all the same: it can run at several nodes. The same holds for `{badrpc, timeout}', though with the time up no
+%% further node is asked; those count as timeouts. Raises `badarg' for what is no list of nodes, module, function, list
+%% of arguments or {@type group_options()}, before anything is sent.
+-spec call_one([node()], module(), Function :: atom(), Args :: [term()], group_options()) ->
+    {ok, tagged()} | {error, none_is_available | [tagged()]}.
+call_one(Nodes, Module, Function, Args, Opts) ->
+    case hawser_group:plan(Nodes, Module, Function, Args, Opts) of
+        {ok, Plan} -> hawser_group:call_one(Plan);
+        badarg -> error(badarg, [Nodes, Module, Function, Args, Opts])
+    end.
+
+%% @doc {@link call_any/5} without a timeout that leaves nodes out which cannot be reached.
+-spec call_any([node()], module(), Function :: atom(), Args :: [term()]) ->
+    {ok, tagged()} | {error, none_is_available | [tagged()]}.
+call_any(Nodes, Module, Function, Args) ->
+    call_any(Nodes, Module, Function, Args, false).
+
+%% @doc Calls all nodes at once; the first good answer wins.
+%%
+%% The function runs at every node that can be reached, also after the answer. What is good, the answers and the errors
+%% are those of {@link call_one/5}, the reasons in the order of the list.
+-spec call_any([node()], module(), Function :: atom(), Args :: [term()], group_options()) ->
+    {ok, tagged()} | {error, none_is_available | [tagged()]}.
+call_any(Nodes, Module, Function, Args, Opts) ->
+    case hawser_group:plan(Nodes, Module, Function, Args, Opts) of
+        {ok, Plan} -> hawser_group:call_any(Plan);
+        badarg -> error(badarg, [Nodes, Module, Function, Args, Opts])
+    end.
+
+%% @doc {@link call_all/5} without a timeout that leaves nodes out which cannot be reached.
+-spec call_all([node()], module(), Function :: atom(), Args :: [term()]) ->
+    {ok, [tagged()]} | {error, none_is_available | tagged()}.
+call_all(Nodes, Module, Function, Args) ->
+    call_all(Nodes, Module, Function, Args, false).
+
+%% @doc Calls all nodes at once, and wants a good answer from each.
+%%
+%% `{ok, [{Node, Value}]}', in the order of the list, if every node that is not left out answered well;
+%% `{error, {Node, Reason}}' as soon as one did not: the others run on and are not waited for. A node that has not
+%% answered when the time is up has `{badrpc, timeout}': it is left out too, unless `rpc_errors' is set.
+%% `{error, none_is_available}' and what is raised as in {@link call_one/5}.
+-spec call_all([node()], module(), Function :: atom(), Args :: [term()], group_options()) ->
+    {ok, [tagged()]} | {error, none_is_available | tagged()}.
+call_all(Nodes, Module, Function, Args, Opts) ->
+    case hawser_group:plan(Nodes, Module, Function, Args, Opts) of
+        {ok, Plan} -> hawser_group:call_all(Plan);
+        badarg -> error(badarg, [Nodes, Module, Function, Args, Opts])
+    end.
+
+%% @doc {@link call_all_wait/5} without a timeout; every node of the list is in one of the lists of the answer.
+-spec call_all_wait([node()], module(), Function :: atom(), Args :: [term()]) ->
+    {Replies :: [tagged()], Rejects :: [tagged()]}.
+call_all_wait(Nodes, Module, Function, Args) ->
+    call_all_wait(Nodes, Module, Function, Args, true).
+
+%% @doc Calls all nodes at once and waits for all: who answered well with what, and who did not, and why.
+%%
+%% Both lists in the order of the nodes. There is no verdict that `{badrpc, _}' could be left out of: such nodes stand
+%% among the rejected, unless `rpc_errors' is given as `false'. `{[], []}' for an empty list. Raises as
+%% {@link call_one/5}.
+-spec call_all_wait([node()], module(), Function :: atom(), Args :: [term()], group_options()) ->
+    {Replies :: [tagged()], Rejects :: [tagged()]}.
+call_all_wait(Nodes, Module, Function, Args, Opts) ->
+    case hawser_group:plan(Nodes, Module, Function, Args, Opts) of
+        {ok, Plan} -> hawser_group:call_all_wait(Plan);
+        badarg -> error(badarg, [Nodes, Module, Function, Args, Opts])
+    end.
+
+%% ---- sessions ----
 
 %% @doc The nodes with a live session.
 -spec nodes() -> [node()].
