@@ -1,10 +1,12 @@
 %% Path prototype: another transport, from outside this repository, to be measured in the same sitting. `--prototype DIR`
-%% names a folder with its compiled module `proto`: setup/2 (peer, sockets) connects, send/2 sends to a process of the peer.
+%% names a folder with its compiled module `proto`: setup/2 (peer, sockets) connects, send/2 sends to a process of the peer,
+%% and cast/4 and call/4 (`{ok, Value}`) run a function there, if it has them.
 %% The nodes find the folder in the environment variable PROTO_DIR. Never part of an ordinary run.
 -module(hawser_bench_prototype).
 -behaviour(hawser_bench_path).
+-behaviour(hawser_bench_requests).
 
--export([title/0, available/0, open/3, send/2, intact/1]).
+-export([title/0, available/0, open/3, send/2, cast/4, call/4, intact/1]).
 
 -define(SOCKETS, 2).
 
@@ -29,6 +31,15 @@ open(sender, Peer, _Settings) ->
 -spec send(pid(), term()) -> term().
 send(Dest, Message) ->
     proto:send(Dest, Message).
+
+-spec cast(node(), module(), atom(), [term()]) -> term().
+cast(Node, M, F, A) ->
+    proto:cast(Node, M, F, A).
+
+-spec call(node(), module(), atom(), [term()]) -> term().
+call(Node, M, F, A) ->
+    {ok, Value} = proto:call(Node, M, F, A),
+    Value.
 
 -spec intact(node()) -> boolean().
 intact(Peer) ->

@@ -4,7 +4,6 @@
 
 -export([head/2, table/3, codec/1, csv/1]).
 
--define(REFERENCE, hawser_bench_plain).
 -define(FIGURES, [messages, seconds, rate, cpu, cpu_sender, cpu_receiver, grow_sender, grow_receiver, p50, p99, queue_median, queue_max]).
 
 %% What ran on what.
@@ -46,33 +45,62 @@ title(one) -> "One writer alone, flood";
 title(saturated) -> "Saturated: 200 processes that compute without end on each node, 100 writers; delivered inside the window";
 title(consumer) -> "Saturated consumers: 200 computing processes on the receiving node only, 100 writers; messages waiting at a consumer";
 title(paced) -> "Paced: all writers together at a fixed rate; time from send to receipt in microseconds";
-title(large) -> "Large binaries, 10 writers (informational)".
+title(large) -> "Large binaries, 10 writers (informational)";
+title(cast) -> "Casts: N callers; the body is erlang:send to the caller's counting process, three maps of ten atom fields";
+title(call) -> "Calls: N callers, each waits for each answer; the body is the casts', so that the message travels both ways";
+title(idle) -> "One caller on idle nodes: microseconds of a call; ratios are medians of each round's own";
+title(saturated_call) -> "Saturated: 200 computing processes on each node, 100 callers; answered inside the window".
 
 columns(Section) ->
-    [{key_name(Section), 9, fun(Key, _, _) -> integer_to_list(Key) end}, {"path", 10, fun(_, Path, _) -> Path:title() end}]
-        ++ rate(Section) ++ own(Section) ++ memory(Section).
+    [{key_name(Section), 9, fun(Key, _, _) -> integer_to_list(Key) end}, {"path", 11, fun(_, Path, _) -> Path:title() end}]
+        ++ figures(Section).
+
+figures(idle) ->
+    lists:append([[figure(idle, Name ++ " us", 9, Figure, 1),
+                   {against(idle, "x "), 8, fun(Key, Path, E) -> paired(idle, Key, Path, Figure, E) end}]
+                  || {Name, Figure} <- [{"p50", p50}, {"p99", p99}]]);
+figures(Section) ->
+    rate(Section) ++ own(Section) ++ memory(Section).
 
 key_name(large) -> "bytes";
-key_name(_) -> "writers".
+key_name(Section) ->
+    case hawser_bench_plan:operation(Section) of
+        send -> "writers";
+        _ -> "callers"
+    end.
+
+unit(Section) ->
+    case hawser_bench_plan:operation(Section) of
+        send -> "msg";
+        Request -> atom_to_list(Request)
+    end.
+
+reference(Section) ->
+    hawser_bench_path:reference(hawser_bench_plan:operation(Section)).
+
+against(Section, Text) ->
+    Text ++ (reference(Section)):title().
 
 rate(large) ->
     [{"MB/s", 9, fun(Key, Path, E) -> number(Key / 1.0e6 * hawser_bench_results:median(large, Key, {Path, rate}, E), 0) end},
-     {"x !", 7, fun(Key, Path, E) -> ratio(large, Key, Path, rate, E) end}];
+     {against(large, "x "), 7, fun(Key, Path, E) -> ratio(large, Key, Path, rate, E) end}];
 rate(S) ->
-    [{"msg/s", 9, fun(Key, Path, E) -> number(hawser_bench_results:median(S, Key, {Path, rate}, E), 0) end},
+    [{unit(S) ++ "/s", 9, fun(Key, Path, E) -> number(hawser_bench_results:median(S, Key, {Path, rate}, E), 0) end},
      {"(min-max)", 17, fun(Key, Path, E) -> range(hawser_bench_results:range(S, Key, {Path, rate}, E)) end},
-     {"x !", 7, fun(Key, Path, E) -> ratio(S, Key, Path, rate, E) end}].
+     {against(S, "x "), 7, fun(Key, Path, E) -> ratio(S, Key, Path, rate, E) end}].
 
 own(S) when S =:= saturated; S =:= consumer ->
     [figure(S, "queue p50", 10, queue_median, 0), figure(S, "max", 8, queue_max, 0)];
+own(saturated_call) ->
+    [];
 own(paced) ->
     [figure(paced, "p50 us", 9, p50, 0), figure(paced, "p99 us", 9, p99, 0)] ++ cpu(paced);
 own(S) ->
     cpu(S).
 
 cpu(S) ->
-    [figure(S, "CPU us/msg", 11, cpu, 2), figure(S, "sender", 9, cpu_sender, 2), figure(S, "receiver", 9, cpu_receiver, 2),
-     {"CPU of !", 9, fun(Key, Path, E) -> ratio(S, Key, Path, cpu, E) end}].
+    [figure(S, "CPU us/" ++ unit(S), 11, cpu, 2), figure(S, "sender", 9, cpu_sender, 2), figure(S, "receiver", 9, cpu_receiver, 2),
+     {against(S, "CPU of "), 11, fun(Key, Path, E) -> ratio(S, Key, Path, cpu, E) end}].
 
 memory(S) ->
     [{Name, 12, fun(Key, Path, E) -> number(hawser_bench_results:median(S, Key, {Path, Figure}, E) / 1048576, 0) end}
@@ -82,7 +110,11 @@ figure(Section, Name, Width, Figure, Decimals) ->
     {Name, Width, fun(Key, Path, E) -> number(hawser_bench_results:median(Section, Key, {Path, Figure}, E), Decimals) end}.
 
 ratio(Section, Key, Path, Figure, Entries) ->
-    number(hawser_bench_results:ratio(Section, Key, {Path, ?REFERENCE}, Figure, Entries), 2).
+    number(hawser_bench_results:ratio(Section, Key, {Path, reference(Section)}, Figure, Entries), 2).
+
+paired(Section, Key, Path, Figure, Entries) ->
+    {Value, _Rounds} = hawser_bench_results:paired(Section, Key, {Path, reference(Section)}, Figure, Entries),
+    number(Value, 2).
 
 range(undefined) -> "";
 range({Min, Max}) -> [number(Min, 0), $-, number(Max, 0)].

@@ -2,7 +2,7 @@
 %% hawser_bench, read by the report and the verdict. Pure.
 -module(hawser_bench_results).
 
--export([median/4, range/4, ratio/5, failures/3, keys/2, median/1]).
+-export([median/4, range/4, ratio/5, paired/5, failures/3, keys/2, median/1]).
 -export_type([entry/0, entries/0]).
 
 -type entry() :: #{section := hawser_bench_plan:section(), key := pos_integer(), path := module(), round := pos_integer(),
@@ -31,6 +31,16 @@ ratio(Section, Key, {Path, Other}, Name, Entries) ->
         {Value, Reference} -> Value / Reference
     end.
 
+%% The other way to compare: each round's figure of Path divided by Other's of the same round, and the median of those;
+%% with the number of rounds that have both.
+-spec paired(hawser_bench_plan:section(), pos_integer(), {module(), module()}, atom(), entries()) ->
+    {float() | undefined, Rounds :: non_neg_integer()}.
+paired(Section, Key, {Path, Other}, Name, Entries) ->
+    Others = maps:from_list(by_round(Section, Key, {Other, Name}, Entries)),
+    Ratios = [Value / maps:get(Round, Others) || {Round, Value} <- by_round(Section, Key, {Path, Name}, Entries),
+                                                 maps:get(Round, Others, 0) > 0],
+    {median(Ratios), length(Ratios)}.
+
 -spec failures(hawser_bench_plan:section(), pos_integer(), entries()) -> [{module(), term()}].
 failures(Section, Key, Entries) ->
     lists:usort([{Path, Reason} || #{section := S, key := K, path := Path, outcome := {error, Reason}} <- Entries,
@@ -57,6 +67,10 @@ median(Values) ->
         0 -> (lists:nth(N div 2, Sorted) + lists:nth(N div 2 + 1, Sorted)) / 2
     end.
 
-values(Section, Key, {Path, Name}, Entries) ->
-    [maps:get(Name, Figures) || #{section := S, key := K, path := P, outcome := {ok, Figures}} <- Entries,
-                                S =:= Section, K =:= Key, P =:= Path, is_map_key(Name, Figures)].
+values(Section, Key, Figure, Entries) ->
+    [Value || {_Round, Value} <- by_round(Section, Key, Figure, Entries)].
+
+by_round(Section, Key, {Path, Name}, Entries) ->
+    [{Round, maps:get(Name, Figures)}
+     || #{section := S, key := K, path := P, round := Round, outcome := {ok, Figures}} <- Entries,
+        S =:= Section, K =:= Key, P =:= Path, is_map_key(Name, Figures)].

@@ -5,7 +5,7 @@
 -export([open/1]).
 
 -define(SAMPLE_MS, 50).
-%% A receiver of a timed run adds to the shared counter once per so many messages.
+%% A receiver of a timed run adds to the shared counter once per so many messages; requests are too few for that.
 -define(STRIDE, 64).
 
 -spec open(map()) -> {Sink :: pid(), Receivers :: [pid()]}.
@@ -27,8 +27,9 @@ init(#{owner := Owner, writers := N, pace := Pace} = Spec, Caller, Ref) ->
         {'DOWN', _, process, Owner, _} -> ok
     end.
 
-receiver({timed, _, _}, _Spec, Counter, I) ->
-    spawn_link(fun() -> endless(Counter, I, ?STRIDE) end);
+receiver({timed, _, _}, #{operation := Operation}, Counter, I) ->
+    Stride = case Operation of send -> ?STRIDE; _ -> 1 end,
+    spawn_link(fun() -> endless(Counter, I, Stride, Stride) end);
 receiver({paced, _Rate}, #{count := Count, epoch := Epoch}, _Counter, _I) ->
     Sink = self(),
     spawn_link(fun() -> stamped(Sink, Epoch, Count, Count div 6, []) end);
@@ -54,12 +55,12 @@ stamped(Sink, Epoch, Left, Skip, Latencies) ->
             stamped(Sink, Epoch, Left - 1, 0, [hawser_bench_workload:now_us(Epoch) - Stamp | Latencies])
     end.
 
-endless(Counter, I, 0) ->
-    counters:add(Counter, I, ?STRIDE),
-    endless(Counter, I, ?STRIDE);
-endless(Counter, I, Left) ->
+endless(Counter, I, Stride, 0) ->
+    counters:add(Counter, I, Stride),
+    endless(Counter, I, Stride, Stride);
+endless(Counter, I, Stride, Left) ->
     receive
-        {x, _} -> endless(Counter, I, Left - 1)
+        {x, _} -> endless(Counter, I, Stride, Left - 1)
     end.
 
 observe({timed, SettleMs, WindowMs}, #{writers := N}, _Start, Counter, Receivers) ->
@@ -76,14 +77,15 @@ observe({timed, SettleMs, WindowMs}, #{writers := N}, _Start, Counter, Receivers
     true = unlink(Prober),
     true = exit(Prober, kill),
     Lengths = lists:sort([Length || {_, Length} <- ets:tab2list(Queues)]),
-    #{messages => C1 - C0, micros => T1 - T0, queue => {percentile(Lengths, 50), percentile(Lengths, 100)}};
+    #{messages => C1 - C0, micros => T1 - T0,
+      queue => {hawser_bench_workload:percentile(Lengths, 50), hawser_bench_workload:percentile(Lengths, 100)}};
 observe(Pace, #{writers := N, count := Count, epoch := Epoch}, Start, _Counter, _Receivers) ->
     Latencies = gather(N, []),
     Outcome = #{messages => N * Count, micros => max(1, hawser_bench_workload:now_us(Epoch) - Start)},
     case hawser_bench_workload:stamped(Pace) of
         true ->
             Sorted = lists:sort(Latencies),
-            Outcome#{latency => {percentile(Sorted, 50), percentile(Sorted, 99)}};
+            Outcome#{latency => {hawser_bench_workload:percentile(Sorted, 50), hawser_bench_workload:percentile(Sorted, 99)}};
         false ->
             Outcome
     end.
@@ -110,9 +112,6 @@ probe([Consumer | Rest], Seen, Queues) ->
 
 total(Counter, N) ->
     lists:sum([counters:get(Counter, I) || I <- lists:seq(1, N)]).
-
-percentile([], _Percent) -> 0;
-percentile(Sorted, Percent) -> lists:nth(max(1, ceil(length(Sorted) * Percent / 100)), Sorted).
 
 wait(Ms) ->
     receive

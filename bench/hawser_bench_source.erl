@@ -1,6 +1,6 @@
 %% The sending node's half of a measurement: one process that opens the receivers on the other node, starts one writer
-%% per receiver and waits for the receivers' word. Called by hawser_bench_trial through peer:call/4, as arm/1 and then
-%% fire/0, so that the meter can be read in between. Holds no figures.
+%% per receiver and waits for the receivers' word, and with calls for the writers' own. Called by hawser_bench_trial through
+%% peer:call/4, as arm/1 and then fire/0, so that the meter can be read in between. Holds no figures.
 -module(hawser_bench_source).
 
 -export([arm/1, fire/0, burn/1]).
@@ -52,66 +52,82 @@ coordinate(#{peer := Peer, path := Path, payload := Payload, pace := Pace} = Spe
     Monitor = monitor(process, Sink),
     Message = hawser_bench_workload:payload(Payload),
     Count = count(Spec),
-    Writers = [writer(Path, Dest, Message, Count, Pace, Spec, I) || {I, Dest} <- lists:enumerate(Receivers)],
+    Emit = {maps:get(operation, Spec), Path},
+    Writers = [writer(Emit, Dest, Message, Count, Pace, Spec, I) || {I, Dest} <- lists:enumerate(Receivers)],
     Caller ! {Ref, armed},
     receive
         {fire, From, Tag} -> From ! {Tag, run(Writers, Sink, Monitor, Spec)}
     end.
 
-run(Writers, Sink, Monitor, #{peer := Peer, busy := {Here, There}, epoch := Epoch, deadline_ms := DeadlineMs}) ->
+run(Writers, Sink, Monitor, #{peer := Peer, busy := {Here, There}, epoch := Epoch, deadline_ms := DeadlineMs} = Spec) ->
     ok = erpc:call(Peer, ?MODULE, burn, [There]),
     ok = burn(Here),
     Start = hawser_bench_workload:now_us(Epoch),
     Sink ! {go, Start},
     _ = [Writer ! {go, Start} || Writer <- Writers],
     receive
-        {Sink, Outcome} -> {ok, Outcome};
+        {Sink, Outcome} -> answers(Spec, length(Writers), Start, Outcome);
         {'DOWN', Monitor, process, Sink, Reason} -> {error, Reason}
     after DeadlineMs ->
         {error, {not_all_received_after_ms, DeadlineMs}}
     end.
 
+%% Calls are done when their callers have the answers, which is after the receivers have the messages.
+answers(#{operation := call, pace := flood, epoch := Epoch}, 0, Start, Outcome) ->
+    {ok, Outcome#{micros := max(1, hawser_bench_workload:now_us(Epoch) - Start)}};
+answers(#{operation := call, pace := flood, deadline_ms := DeadlineMs} = Spec, Callers, Start, Outcome) ->
+    receive
+        answered -> answers(Spec, Callers - 1, Start, Outcome)
+    after DeadlineMs ->
+        {error, {callers_without_answer, Callers}}
+    end;
+answers(_Spec, _Writers, _Start, Outcome) ->
+    {ok, Outcome}.
+
 count(#{pace := {timed, _, _}}) -> infinity;
 count(#{count := Count}) -> Count.
 
 %% A writer that crashes takes the coordinator with it, and fire/0 says so.
-writer(Path, Dest, Message, Count, {paced, Rate}, #{writers := Writers, epoch := Epoch}, I) ->
+writer(Emit, Dest, Message, Count, {paced, Rate}, #{writers := Writers, epoch := Epoch}, I) ->
     Period = Writers * 1.0e6 / Rate,
     spawn_link(fun() ->
         receive
-            {go, Start} -> paced(Path, Dest, Message, Epoch, Start + Period * I / Writers, Period, Count)
+            {go, Start} -> paced(Emit, Dest, Message, Epoch, Start + Period * I / Writers, Period, Count)
         end
     end);
-writer(Path, Dest, Message, Count, _Pace, _Spec, _I) ->
+writer(Emit, Dest, Message, Count, _Pace, _Spec, _I) ->
+    Coordinator = self(),
     spawn_link(fun() ->
         receive
-            {go, _Start} when Count =:= infinity -> endless(Path, Dest, {x, Message});
-            {go, _Start} -> flood(Path, Dest, {x, Message}, Count)
+            {go, _Start} when Count =:= infinity -> endless(Emit, Dest, {x, Message});
+            {go, _Start} -> flood(Emit, Dest, {x, Message}, Count, Coordinator)
         end
     end).
 
-flood(_Path, _Dest, _Message, 0) ->
+flood({call, _Path}, _Dest, _Message, 0, Coordinator) ->
+    Coordinator ! answered;
+flood(_Emit, _Dest, _Message, 0, _Coordinator) ->
     ok;
-flood(Path, Dest, Message, Left) ->
-    Path:send(Dest, Message),
-    flood(Path, Dest, Message, Left - 1).
+flood({Operation, Path} = Emit, Dest, Message, Left, Coordinator) ->
+    hawser_bench_workload:emit(Operation, Path, Dest, Message),
+    flood(Emit, Dest, Message, Left - 1, Coordinator).
 
--spec endless(module(), pid(), term()) -> no_return().
-endless(Path, Dest, Message) ->
-    Path:send(Dest, Message),
-    endless(Path, Dest, Message).
+-spec endless({hawser_bench_path:operation(), module()}, pid(), {term(), term()}) -> no_return().
+endless({Operation, Path} = Emit, Dest, Message) ->
+    hawser_bench_workload:emit(Operation, Path, Dest, Message),
+    endless(Emit, Dest, Message).
 
 %% Sends all that is due, then sleeps: with fewer writers than the rate has milliseconds, several messages at a time.
-paced(_Path, _Dest, _Message, _Epoch, _Due, _Period, 0) ->
+paced(_Emit, _Dest, _Message, _Epoch, _Due, _Period, 0) ->
     ok;
-paced(Path, Dest, Message, Epoch, Due, Period, Left) ->
+paced({Operation, Path} = Emit, Dest, Message, Epoch, Due, Period, Left) ->
     case hawser_bench_workload:now_us(Epoch) of
         Now when Now >= Due ->
-            Path:send(Dest, {Now, Message}),
-            paced(Path, Dest, Message, Epoch, Due + Period, Period, Left - 1);
+            hawser_bench_workload:emit(Operation, Path, Dest, {Now, Message}),
+            paced(Emit, Dest, Message, Epoch, Due + Period, Period, Left - 1);
         Now ->
             receive
             after ceil((Due - Now) / 1000) ->
-                paced(Path, Dest, Message, Epoch, Due, Period, Left)
+                paced(Emit, Dest, Message, Epoch, Due, Period, Left)
             end
     end.
