@@ -1,8 +1,10 @@
 //! The calls of one shard that wait for their answers: from a call's number to whoever waits.
 //!
 //! A number names a slot and the one use of it, so an answer that comes late, or twice, finds nobody. Whoever takes an
-//! entry out is the only one to have it: the answer, the caller that gives up, or the end of the session.
+//! entry out is the only one to have it: the answer, the caller that gives up, or the end of the session. What an answer
+//! may say is listed here too.
 
+use crate::etf;
 use crate::wire::CallId;
 
 /// Slots of a table; a session with more calls waiting on one shard refuses further ones.
@@ -106,6 +108,46 @@ pub fn shard_of(id: CallId) -> usize {
     (id >> 56) as usize
 }
 
+/// The ways in which a body ends, and the elements of the tuple that says so, the name in front included.
+pub const OUTCOMES: [(&str, usize); 6] = [
+    ("return", 2),
+    ("throw", 2),
+    ("exit", 2),
+    ("error", 3),
+    ("signal", 2),
+    ("system", 2),
+];
+
+/// Does `plain`, external term format with its leading 131, start as the term of an answer?
+pub fn starts_as_outcome(plain: &[u8]) -> bool {
+    let (arity, length, rest) = match plain {
+        [
+            etf::VERSION,
+            etf::SMALL_TUPLE,
+            arity,
+            tag,
+            length,
+            rest @ ..,
+        ] if [etf::SMALL_ATOM_UTF8, etf::SMALL_ATOM_LATIN1].contains(tag) => {
+            (*arity, *length, rest)
+        }
+        [
+            etf::VERSION,
+            etf::SMALL_TUPLE,
+            arity,
+            tag,
+            0,
+            length,
+            rest @ ..,
+        ] if [etf::ATOM_UTF8, etf::ATOM_LATIN1].contains(tag) => (*arity, *length, rest),
+        _ => return false,
+    };
+    let name = rest.get(..usize::from(length));
+    OUTCOMES.iter().any(|(outcome, elements)| {
+        name == Some(outcome.as_bytes()) && usize::from(arity) == *elements
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,6 +198,38 @@ mod tests {
         assert_eq!((calls.enter('d'), calls.take(a)), (Err('d'), None));
         assert_eq!((calls.take(c), calls.take(b)), (Some('c'), Some('b')));
         assert_eq!((shard_of(a), shard_of(c), calls.waiting()), (63, 63, 0));
+    }
+
+    #[test]
+    fn a_plain_answer_starts_with_how_the_body_ended() {
+        for (name, elements) in OUTCOMES {
+            for head in [
+                vec![etf::SMALL_ATOM_UTF8, name.len() as u8],
+                vec![etf::SMALL_ATOM_LATIN1, name.len() as u8],
+                vec![etf::ATOM_UTF8, 0, name.len() as u8],
+                vec![etf::ATOM_LATIN1, 0, name.len() as u8],
+            ] {
+                let plain = |elements: usize| {
+                    let mut plain = vec![etf::VERSION, etf::SMALL_TUPLE, elements as u8];
+                    plain.extend_from_slice(&head);
+                    plain.extend_from_slice(name.as_bytes());
+                    plain
+                };
+                assert!(starts_as_outcome(&plain(elements)), "{name}");
+                assert!(!starts_as_outcome(&plain(elements + 1)), "{name}");
+                for cut in 0..plain(elements).len() {
+                    assert!(!starts_as_outcome(&plain(elements)[..cut]), "{name} {cut}");
+                }
+            }
+        }
+        for none in [
+            &b"\x83j"[..],
+            b"\x83h\x02w\x06retur",
+            b"\x83h\x02w\x05other",
+            b"\x83h\x02a\x06",
+        ] {
+            assert!(!starts_as_outcome(none));
+        }
     }
 
     #[derive(Clone, Debug)]
