@@ -290,11 +290,12 @@ info() ->
 %% <dt>`attempts', `last', `connected'</dt><dd>not in state `none': failures in a row, why the last attempt failed or the
 %% last session ended, and how distribution is connected (`visible', `hidden', `none')</dd>
 %% <dt>`session'</dt><dd>with a session: `dropped', a map: messages to a process or alias of another incarnation
-%% (`stale_pid', `stale_alias') or to a name that is not registered here (`unknown_name'), and bytes that the end of the
+%% (`stale_pid', `stale_alias') or to a name that is not registered here (`unknown_name'), answers nobody waited for
+%% (`late_answer') and calls not executed, their time being over (`expired_call'), and bytes that the end of the
 %% session cut off (`queued_at_close_bytes', `unacked_at_close_bytes'); `dictionary_atoms' and `atoms_sent_as_text', of
 %% the whole node; `shards', a list of maps: `sent_messages', `received_messages', `sent_bytes', `received_bytes',
 %% `sent_batches', `received_batches', `writes' and `reads' (system calls), `busy' (pushes that found the queue full),
-%% `kicks' (of the flusher), and the gauges `queued_bytes' and `unacked_bytes'</dd>
+%% `kicks' (of the flusher), and the gauges `queued_bytes', `unacked_bytes' and `waiting_calls' (without an answer yet)</dd>
 %% </dl>
 %%
 %% Raises `badarg' for what is no atom. What a session counted stays in the totals of {@link info/0} when it ends.
