@@ -5,11 +5,14 @@
 
 -export([records/3, mutated/4]).
 
--import(hawser_raw_wire, [batch/4, tick/1, record/3, frame/3, to_pid/2, to_name/2, to_alias/2, term/3]).
+-import(hawser_raw_wire, [
+    batch/4, tick/1, record/3, frame/3, to_pid/2, to_name/2, to_alias/2, cast/1, call/3, answer/2, plain/1, term/3
+]).
 
 -type sink() :: #{pid := pid(), name := binary(), alias := reference(), _ => _}.
 
-%% Two batches from this number on, other records between them, and the messages that the sink gets of them.
+%% Two batches from this number on, other records between them, and the messages that the sink gets of them. The
+%% requests among the frames start processes that do nothing, and answer calls that nobody made.
 -spec records(hawser_raw_peer:conn(), sink(), pos_integer()) -> {binary(), [term()]}.
 records(#{ends := Ends}, #{pid := Pid, name := Name, alias := Alias}, Number) ->
     {Dictionary, Announcements} = dictionary(Name),
@@ -19,10 +22,15 @@ records(#{ends := Ends}, #{pid := Pid, name := Name, alias := Alias}, Number) ->
     ],
     [A, B, C, D, E, F] = Messages,
     Form = fun(Term) -> term(Term, Dictionary, Ends) end,
-    First = batch(Number, 0, Announcements,
-        [to_pid(Pid, Form(A)), to_name(Id, Form(B)), frame(16#84, <<"later">>, <<>>), to_name(Name, Form(C))]),
-    Second = batch(Number + 1, 0, [],
-        [to_alias(Alias, Form(D)), to_pid(Pid, hawser_raw_wire:plain(E)), to_pid(Pid, Form(F))]),
+    Request = {Pid, erlang, self, []},
+    First = batch(Number, 0, Announcements, [
+        to_pid(Pid, Form(A)), cast(Form(Request)), to_name(Id, Form(B)), frame(16#84, <<"later">>, <<>>),
+        call(Number, none, Form(Request)), to_name(Name, Form(C)), answer(Number, Form({return, ok}))
+    ]),
+    Second = batch(Number + 1, 0, [], [
+        to_alias(Alias, Form(D)), call(Number + 1, 1000, plain(Request)), to_pid(Pid, plain(E)), cast(plain(Request)),
+        to_pid(Pid, Form(F)), answer(Number + 1, plain({exit, normal}))
+    ]),
     {<<First/binary, (tick(0))/binary, (record(16#90, 0, <<"later">>))/binary, Second/binary>>, Messages}.
 
 dictionary(Name) ->
@@ -51,20 +59,31 @@ mutated(#{ends := Ends}, #{name := Name} = Sink, Batches, Mutations) ->
 frames(#{pid := Pid, name := Name, alias := Alias}, Dictionary, Form) ->
     {Id, Serial, Creation} = hawser_raw_wire:pid_fields(Pid),
     <<131, Reference/binary>> = term_to_binary(Alias),
-    Destination = fun() -> pick([
+    Destinations = [
         {1, <<Creation:32, Id:32, Serial:32>>},
         {2, <<$R, (maps:get(binary_to_atom(Name), Dictionary)):16>>},
         {2, <<119, (byte_size(Name)), Name/binary>>},
         {3, <<(byte_size(Reference)):16, Reference/binary>>}
-    ]) end,
+    ],
     [begin
-        {Kind, To} = Destination(),
+        {Kind, To, Term} = case rand:uniform(3) of
+            1 -> pick(requests(Pid));
+            _ -> erlang:append_element(pick(Destinations), pick(values(Pid, Alias)))
+        end,
         %% Only short terms may have hawser's own form.
         case is_binary(Term) andalso byte_size(Term) > 100000 orelse rand:uniform(3) =:= 1 of
             true -> {Kind bor 16#40, To, term_to_binary(Term)};
             false -> {Kind, To, Form(Term)}
         end
-    end || Term <- pick_some(values(Pid, Alias), 6)].
+    end || _ <- lists:seq(1, 6)].
+
+%% What they run does nothing, whatever becomes of its arguments.
+requests(Pid) ->
+    Request = pick([{Pid, erlang, self, []}, {Pid, erlang, is_atom, [ok]}, {Pid, lists, append, [[error], [ok | ok]]}]),
+    [
+        {4, <<>>, Request}, {5, <<(rand:uniform(100)):64, 0, 0:32>>, Request}, {5, <<0:64, 1, 1000:32>>, Request},
+        {6, <<(rand:uniform(1 bsl 60)):64>>, pick([{return, ok}, {error, ok, []}, {system, timeout}])}
+    ].
 
 values(Pid, Alias) ->
     [
@@ -114,6 +133,3 @@ times(Count, Fun, Value) -> times(Count - 1, Fun, Fun(Value)).
 
 pick(List) ->
     lists:nth(rand:uniform(length(List)), List).
-
-pick_some(List, Count) ->
-    [pick(List) || _ <- lists:seq(1, Count)].

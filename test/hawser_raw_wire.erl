@@ -4,8 +4,8 @@
 %% suites break them. Never uses hawser's own codec. Test code only.
 -module(hawser_raw_wire).
 
--export([record/3, batch/4, batch/5, tick/1, close/3, announcement/2, frame/3]).
--export([to_pid/2, to_name/2, to_alias/2, pid_fields/1, plain/1]).
+-export([record/3, batch/4, batch/5, batch_at/3, tick/1, close/3, announcement/2, frame/3]).
+-export([to_pid/2, to_name/2, to_alias/2, cast/1, call/3, answer/2, pid_fields/1, plain/1]).
 -export([dictionary/1, term/3]).
 -export([read/1, atoms/2, message/3]).
 
@@ -14,6 +14,7 @@
 %% {node of the sender, its creation}, {node of the receiver, its creation}.
 -type ends() :: {{node(), non_neg_integer()}, {node(), non_neg_integer()}}.
 -type dictionary() :: #{atom() => 0..65535}.
+%% A name as it is, any other destination as its bytes.
 -type frame() :: {Kind :: byte(), Destination :: binary(), Term :: binary()}.
 -type item() ::
     {batch, Ack :: non_neg_integer(), Number :: pos_integer(), Announced :: #{0..65535 => binary()}, [frame()]}
@@ -38,6 +39,11 @@ batch(Number, Ack, Announcements, Frames) ->
 -spec batch(non_neg_integer(), non_neg_integer(), 0..65535, iodata(), iodata()) -> binary().
 batch(Number, Ack, Count, Announcements, Frames) ->
     record(1, Ack, [<<Number:64, 0:32, Count:16>>, Announcements, Frames]).
+
+%% Sent when the sender's clock stands there; announces and acknowledges nothing.
+-spec batch_at(ClockMs :: 0..16#FFFFFFFF, non_neg_integer(), iodata()) -> binary().
+batch_at(ClockMs, Number, Frames) ->
+    record(1, 0, [<<Number:64, ClockMs:32, 0:16>>, Frames]).
 
 -spec tick(non_neg_integer()) -> binary().
 tick(Ack) ->
@@ -78,6 +84,22 @@ to_alias(Alias, Term) when is_reference(Alias) ->
     to_alias(Bytes, Term);
 to_alias(Bytes, Term) ->
     framed(3, <<(byte_size(Bytes)):16, Bytes/binary>>, Term).
+
+%% A request that nobody waits for.
+-spec cast(iodata() | {plain, binary()}) -> binary().
+cast(Term) ->
+    framed(4, <<>>, Term).
+
+%% Deadline: on the clock of the batches.
+-spec call(non_neg_integer(), none | 0..16#FFFFFFFF, iodata() | {plain, binary()}) -> binary().
+call(Id, none, Term) ->
+    framed(5, <<Id:64, 0, 0:32>>, Term);
+call(Id, Deadline, Term) ->
+    framed(5, <<Id:64, 1, Deadline:32>>, Term).
+
+-spec answer(non_neg_integer(), iodata() | {plain, binary()}) -> binary().
+answer(Id, Term) ->
+    framed(6, <<Id:64>>, Term).
 
 framed(Kind, Destination, {plain, Bytes}) -> frame(Kind bor ?PLAIN, Destination, Bytes);
 framed(Kind, Destination, Term) -> frame(Kind, Destination, Term).
@@ -149,7 +171,7 @@ atom_text(Name) -> <<118, (byte_size(Name)):16, Name/binary>>.
 
 %% A record without its length field.
 -spec read(binary()) -> item().
-read(<<1, 0, Ack:64, Number:64, _Age:32, Count:16, Rest/binary>>) ->
+read(<<1, 0, Ack:64, Number:64, _Clock:32, Count:16, Rest/binary>>) ->
     {Announced, Frames} = announced(Count, Rest, #{}),
     {batch, Ack, Number, Announced, frames(Frames)};
 read(<<2, 0, Ack:64>>) ->
@@ -172,7 +194,10 @@ destination(1, <<Pid:12/binary, Term/binary>>) -> {Pid, Term};
 destination(2, <<$R, Id:2/binary, Term/binary>>) -> {<<$R, Id/binary>>, Term};
 destination(2, <<119, Length, Name:Length/binary, Term/binary>>) -> {Name, Term};
 destination(2, <<118, Length:16, Name:Length/binary, Term/binary>>) -> {Name, Term};
-destination(3, <<Length:16, Reference:Length/binary, Term/binary>>) -> {Reference, Term}.
+destination(3, <<Length:16, Reference:Length/binary, Term/binary>>) -> {Reference, Term};
+destination(4, Term) -> {<<>>, Term};
+destination(5, <<Call:13/binary, Term/binary>>) -> {Call, Term};
+destination(6, <<Id:8/binary, Term/binary>>) -> {Id, Term}.
 
 %% What the ids of a batch mean, beside those that were known before.
 -spec atoms(item(), #{0..65535 => binary()}) -> #{0..65535 => binary()}.
