@@ -7,8 +7,8 @@
 -module(hawser_nif).
 
 -export([push/3, push_plain/3, encode_once/1, push_encoded/3, answer/4, answer_plain/4, forget_call/2]).
--export([flush/1, recv/2, shard_room/1, shard_finish/1, shard_bind/3]).
--export([session_open/5, session_up/1, session_down/1, session_close/1, session_tick/3, session_info/1]).
+-export([flush/1, recv/2, shard_descriptor/1, descriptor_close/1, shard_room/1, shard_finish/1, shard_bind/3]).
+-export([session_open/5, session_up/1, session_down/1, session_close/1, session_tick/4, session_info/1]).
 -export([dictionary_limit/1]).
 -export([runtime_start/2, runtime_stop/0, listen/2, invite/4, dial/9, forget/1, events/0, incarnation/0]).
 -export([codec_encode/2, codec_decode/3, codec_bench/2]).
@@ -108,9 +108,15 @@ forget_call(_Node, _Call) -> erlang:nif_error(not_loaded).
 -spec flush(shard()) -> idle | more | wait | finished | {lost, Reason :: binary() | closed}.
 flush(_Shard) -> erlang:nif_error(not_loaded).
 
--spec recv(shard(), Arm :: boolean()) ->
-    [delivery()] | again | wait | closed | {lost, Reason :: binary() | closed} | {malformed, Reason :: binary()}.
-recv(_Shard, _Arm) -> erlang:nif_error(not_loaded).
+-spec recv(shard(), Given :: binary() | none) ->
+    [delivery()] | again | closed | {lost, Reason :: binary() | closed} | {malformed, Reason :: binary()}.
+recv(_Shard, _Given) -> erlang:nif_error(not_loaded).
+
+-spec shard_descriptor(shard()) -> {ok, Descriptor :: integer()} | {error, Sentence :: binary()}.
+shard_descriptor(_Shard) -> erlang:nif_error(not_loaded).
+
+-spec descriptor_close(Descriptor :: integer()) -> ok.
+descriptor_close(_Descriptor) -> erlang:nif_error(not_loaded).
 
 -spec shard_room(shard()) -> Bytes :: non_neg_integer().
 shard_room(_Shard) -> erlang:nif_error(not_loaded).
@@ -137,9 +143,9 @@ session_down(_Session) -> erlang:nif_error(not_loaded).
 -spec session_close(session()) -> [reference()].
 session_close(_Session) -> erlang:nif_error(not_loaded).
 
--spec session_tick(session(), NowMs :: integer(), IntervalMs :: pos_integer()) ->
+-spec session_tick(session(), NowMs :: integer(), IntervalMs :: pos_integer(), Arrived :: [non_neg_integer()]) ->
     ok | {dead, Shard :: non_neg_integer(), SilentMs :: non_neg_integer()}.
-session_tick(_Session, _NowMs, _IntervalMs) -> erlang:nif_error(not_loaded).
+session_tick(_Session, _NowMs, _IntervalMs, _Arrived) -> erlang:nif_error(not_loaded).
 
 -spec session_info(session()) -> #{atom() => term()}.
 session_info(_Session) -> erlang:nif_error(not_loaded).

@@ -1,64 +1,121 @@
 %% @private
 %% @doc Takes one shard's messages out of its socket and delivers them, for the life of the session.
 %%
-%% The NIF reads, decodes and sorts out what has no receiver here; what it returns goes to processes of this
-%% incarnation with `!'. Coming back for more is the receipt for what was delivered. The process raises for nothing
-%% that a peer sends and waits for nobody; how the shard ended it tells the session's owner, once.
+%% The VM's socket driver reads (schedulers poll its sockets themselves, those of a NIF only through another thread) and
+%% sends what it read, a bounded number of reads ahead. The NIF decodes and sorts out what has no receiver here; what it
+%% returns goes to processes of this incarnation with `!', requests get a process of their own. Coming back for more is
+%% the receipt for what was delivered. The process raises for nothing that a peer sends and waits for nobody; how the
+%% shard ended it tells the session's owner, once.
 -module(hawser_reader).
 
--export([start_link/3]).
--export([init/3, resume/2]).
+-export([open/1, start_link/4, begin_reading/1, arrived/1]).
+-export([init/1, loop/1]).
 
--type whose() :: {Index :: non_neg_integer(), Owner :: pid()}.
+%% Bytes of one read, and how many reads may lie in the mailbox.
+-define(READ_BYTES, 65536).
+-define(READS_AHEAD, 16).
 
-%% How often an empty socket is looked at again, others having had their turn, before the VM is asked to watch it.
--define(LOOKS, 3).
+-record(state, {
+    shard :: hawser_nif:shard(),
+    port :: inet:socket(),
+    index :: non_neg_integer(),
+    owner :: pid(),
+    %% Reads that the driver may still make by itself.
+    ahead = 0 :: integer(),
+    mode = busy :: busy | idle
+}).
 
--spec start_link(hawser_nif:shard(), Index :: non_neg_integer(), Owner :: pid()) -> {ok, pid()}.
-start_link(Shard, Index, Owner) ->
-    Pid = spawn_opt(?MODULE, init, [Shard, Index, Owner], [
+%% @doc Has the VM's driver take over the reading of the shard's socket, for the calling process.
+-spec open(hawser_nif:shard()) -> {ok, inet:socket()} | {error, Sentence :: binary()}.
+open(Shard) ->
+    case hawser_nif:shard_descriptor(Shard) of
+        {ok, Descriptor} ->
+            Opts = [{inet_backend, inet}, binary, {active, false}, {packet, raw}, {buffer, ?READ_BYTES}],
+            case gen_tcp:fdopen(Descriptor, Opts) of
+                {ok, Port} ->
+                    {ok, Port};
+                {error, Reason} ->
+                    ok = hawser_nif:descriptor_close(Descriptor),
+                    {error, iolist_to_binary(io_lib:format("the VM does not take the socket: ~p", [Reason]))}
+            end;
+        {error, Sentence} ->
+            {error, Sentence}
+    end.
+
+%% @doc Starts the reader of a port that the calling process owns. It reads nothing before {@link begin_reading/1}.
+-spec start_link(hawser_nif:shard(), inet:socket(), Index :: non_neg_integer(), Owner :: pid()) -> {ok, pid()}.
+start_link(Shard, Port, Index, Owner) ->
+    State = #state{shard = Shard, port = Port, index = Index, owner = Owner},
+    Pid = spawn_opt(?MODULE, init, [State], [
         link, {priority, normal}, {fullsweep_after, 20}, {message_queue_data, off_heap}
     ]),
+    %% A port that has closed in between is found out when the reader asks for data.
+    _ = gen_tcp:controlling_process(Port, Pid),
     {ok, Pid}.
 
--spec init(hawser_nif:shard(), non_neg_integer(), pid()) -> no_return().
-init(Shard, Index, Owner) ->
-    sleep(Shard, {Index, Owner}, busy).
+-spec begin_reading(pid()) -> ok.
+begin_reading(Reader) ->
+    Reader ! hawser_begin,
+    ok.
 
--spec resume(hawser_nif:shard(), whose()) -> no_return().
-resume(Shard, Whose) ->
-    sleep(Shard, Whose, idle).
+%% @doc Bytes that have been read from the socket so far, decoded or not. 0 when the port is closed.
+-spec arrived(inet:socket()) -> non_neg_integer().
+arrived(Port) ->
+    case erlang:port_info(Port, input) of
+        {input, Bytes} -> Bytes;
+        undefined -> 0
+    end.
 
-%% Until the VM says that there is something to read. An idle shard's reader gives its heap back, and does so again
-%% after each tick of the peer that wakes it.
-sleep(Shard, Whose, Mode) ->
+-spec init(#state{}) -> no_return().
+init(State) ->
     receive
-        hawser_recv -> loop(Shard, Whose, ?LOOKS, Mode);
-        hawser_idle -> erlang:hibernate(?MODULE, resume, [Shard, Whose]);
-        {{hawser_body, Call}, _, process, _, Reason} ->
-            hawser_body:ended(Shard, Call, Reason),
-            sleep(Shard, Whose, Mode)
+        hawser_begin -> read_ahead(State)
     end.
 
-loop(Shard, Whose, Looks, Mode) ->
-    case hawser_nif:recv(Shard, Looks =:= 0) of
-        again ->
-            erlang:yield(),
-            loop(Shard, Whose, Looks - 1, Mode);
-        wait when Mode =:= idle ->
-            erlang:hibernate(?MODULE, resume, [Shard, Whose]);
-        wait ->
-            sleep(Shard, Whose, Mode);
-        Messages when is_list(Messages) ->
-            case deliver(Messages, Shard) of
-                ok ->
-                    bury(Shard),
-                    loop(Shard, Whose, ?LOOKS, busy);
-                Malformed -> finish(Malformed, Whose)
-            end;
-        End ->
-            finish(End, Whose)
+%% Until there is something to decode. An idle shard's reader gives its heap back, and does so again after each tick of
+%% the peer that wakes it.
+-spec loop(#state{}) -> no_return().
+loop(#state{port = Port, shard = Shard, ahead = Ahead} = State) ->
+    receive
+        {tcp, Port, Bytes} ->
+            take(hawser_nif:recv(Shard, Bytes), State#state{ahead = Ahead - 1});
+        {{hawser_body, Call}, _, process, Pid, Reason} ->
+            hawser_body:ended(Shard, Call, Pid, Reason),
+            loop(State);
+        {tcp_passive, Port} ->
+            loop(State);
+        {tcp_closed, Port} ->
+            finish(ended(hawser_nif:recv(Shard, none), closed_by_peer), State);
+        {tcp_error, Port, Reason} ->
+            finish(ended(hawser_nif:recv(Shard, none), Reason), State);
+        hawser_idle ->
+            erlang:hibernate(?MODULE, loop, [State#state{mode = idle}])
     end.
+
+take(again, #state{ahead = Ahead} = State) when Ahead =< ?READS_AHEAD div 2 ->
+    read_ahead(State);
+take(again, #state{mode = idle} = State) ->
+    erlang:hibernate(?MODULE, loop, [State]);
+take(again, State) ->
+    loop(State);
+take(Messages, #state{shard = Shard} = State) when is_list(Messages) ->
+    case deliver(Messages, Shard) of
+        ok -> take(hawser_nif:recv(Shard, none), State#state{mode = busy});
+        Malformed -> finish(Malformed, State)
+    end;
+take(End, State) ->
+    finish(End, State).
+
+%% The driver reads on before it has used up what it was allowed, so that it never has to stop polling the socket; one
+%% that is not asked again stops, and the peer's sender with it.
+read_ahead(#state{port = Port, ahead = Ahead} = State) ->
+    %% The answer of a port that has closed is the message about it.
+    _ = inet:setopts(Port, [{active, ?READS_AHEAD - Ahead}]),
+    loop(State#state{ahead = ?READS_AHEAD}).
+
+ended(again, closed_by_peer) -> {lost, <<"the peer closed the connection">>};
+ended(again, Reason) -> {lost, iolist_to_binary(inet:format_error(Reason))};
+ended(End, _) -> End.
 
 deliver([[To | Message] | Rest], Shard) ->
     To ! Message,
@@ -93,17 +150,8 @@ deliver_plain(To, Wrap, Plain, Rest, Shard) ->
         error:badarg -> {malformed, <<"a plain term that the VM does not take">>}
     end.
 
-%% Bodies that have ended since; most have answered themselves.
-bury(Shard) ->
-    receive
-        {{hawser_body, Call}, _, process, _, Reason} ->
-            hawser_body:ended(Shard, Call, Reason),
-            bury(Shard)
-    after 0 -> ok
-    end.
-
 %% The owner ends this process when it has heard all of the session's readers.
--spec finish(term(), whose()) -> no_return().
-finish(End, {Index, Owner}) ->
+-spec finish(term(), #state{}) -> no_return().
+finish(End, #state{index = Index, owner = Owner}) ->
     Owner ! {?MODULE, Index, End},
     receive after infinity -> exit(normal) end.

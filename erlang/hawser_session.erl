@@ -13,6 +13,8 @@
     node :: node(),
     session :: hawser_nif:session(),
     shards :: [hawser_nif:shard()],
+    %% Where the VM's driver reads each shard's socket.
+    ports :: [inet:socket()],
     terms :: hawser_invitation:terms(),
     flushers :: #{pid() => Index :: non_neg_integer()},
     readers :: #{pid() => Index :: non_neg_integer()},
@@ -51,34 +53,56 @@
 open(Node, {{OwnName, OwnCreation, _}, {Name, Creation, _}}, Terms, Sockets) ->
     case hawser_nif:session_open(Node, {OwnName, OwnCreation}, {Name, Creation}, Sockets, limits(Terms)) of
         {ok, Session, Shards} ->
-            ok = hawser_totals:opened(Node, Session),
-            Indexes = lists:seq(0, length(Shards) - 1),
-            Processes = [start(Shard, Index) || {Shard, Index} <- lists:zip(Shards, Indexes)],
-            %% Closed already: the processes report it.
-            _ = hawser_nif:session_up(Session),
-            {ok, #live{
-                node = Node,
-                session = Session,
-                shards = Shards,
-                terms = Terms,
-                flushers = maps:from_list([{Flusher, Index} || {Index, Flusher, _} <- Processes]),
-                readers = maps:from_list([{Reader, Index} || {Index, _, Reader} <- Processes]),
-                reading = Indexes,
-                writing = Indexes,
-                since = now_ms()
-            }};
+            case open_ports(Shards, []) of
+                {ok, Ports} ->
+                    {ok, run(Node, Session, Shards, Ports, Terms)};
+                {error, Reason} ->
+                    ok = cut(Session),
+                    {error, Reason}
+            end;
         {error, Reason} ->
             {error, Reason}
     end.
+
+open_ports([Shard | Shards], Ports) ->
+    case hawser_reader:open(Shard) of
+        {ok, Port} ->
+            open_ports(Shards, [Port | Ports]);
+        {error, Reason} ->
+            lists:foreach(fun gen_tcp:close/1, Ports),
+            {error, Reason}
+    end;
+open_ports([], Ports) ->
+    {ok, lists:reverse(Ports)}.
+
+run(Node, Session, Shards, Ports, Terms) ->
+    ok = hawser_totals:opened(Node, Session),
+    Indexes = lists:seq(0, length(Shards) - 1),
+    Processes = [start(Shard, Port, Index) || {Shard, Port, Index} <- lists:zip3(Shards, Ports, Indexes)],
+    %% Closed already: the processes report it.
+    _ = hawser_nif:session_up(Session),
+    #live{
+        node = Node,
+        session = Session,
+        shards = Shards,
+        ports = Ports,
+        terms = Terms,
+        flushers = maps:from_list([{Flusher, Index} || {Index, Flusher, _} <- Processes]),
+        readers = maps:from_list([{Reader, Index} || {Index, _, Reader} <- Processes]),
+        reading = Indexes,
+        writing = Indexes,
+        since = now_ms()
+    }.
 
 limits(Terms) ->
     Agreed = maps:with([max_message_bytes, max_unacked_bytes, ack_every_bytes], Terms),
     Agreed#{max_queue_bytes => hawser_config:get(max_queue_bytes)}.
 
-start(Shard, Index) ->
+start(Shard, Port, Index) ->
     {ok, Flusher} = hawser_flusher:start_link(Shard, Index),
-    {ok, Reader} = hawser_reader:start_link(Shard, Index, self()),
+    {ok, Reader} = hawser_reader:start_link(Shard, Port, Index, self()),
     _ = hawser_nif:shard_bind(Shard, Flusher, Reader),
+    ok = hawser_reader:begin_reading(Reader),
     {Index, Flusher, Reader}.
 
 %% Takes down what a message to the owner says about the session.
@@ -116,8 +140,9 @@ died(Pid, Why, #live{flushers = Flushers, readers = Readers} = Live) ->
 
 %% Heartbeat: to be called once per agreed interval.
 -spec tick(live()) -> ok | {dead, {Index :: non_neg_integer(), SilentMs :: non_neg_integer()}}.
-tick(#live{session = Session, terms = #{heartbeat_interval_ms := Interval}}) ->
-    case hawser_nif:session_tick(Session, now_ms(), Interval) of
+tick(#live{session = Session, ports = Ports, terms = #{heartbeat_interval_ms := Interval}}) ->
+    Arrived = [hawser_reader:arrived(Port) || Port <- Ports],
+    case hawser_nif:session_tick(Session, now_ms(), Interval, Arrived) of
         ok -> ok;
         {dead, Index, SilentMs} -> {dead, {Index, SilentMs}}
     end.

@@ -18,6 +18,10 @@ const WRITE_AT_MOST: usize = 256 * 1024;
 /// Pieces given to one system call.
 const PIECES: usize = 64;
 
+/// A caller writes by itself what it queues on a shard that has written nothing for so many microseconds. On one that is
+/// busier the flusher does, and what other callers add meanwhile goes out with it.
+const QUIET_US: u64 = 20;
+
 static START: once_cell::sync::Lazy<Instant> = once_cell::sync::Lazy::new(Instant::now);
 
 /// Monotonic milliseconds since the library was loaded.
@@ -54,7 +58,7 @@ fn flush(env: Env<'_>, shard: ResourceArc<ShardRef>) -> NifResult<Term<'_>> {
     let Some(stream) = shard.stream() else {
         return Ok((wall::lost(), wall::closed()).encode(env));
     };
-    let (next, written) = write(shard, &stream);
+    let (next, written) = write(shard, &mut shard.outgoing.lock(), &stream);
     if written > 0 {
         vm.consume((written / 8192) as i32);
     }
@@ -77,11 +81,37 @@ fn flush(env: Env<'_>, shard: ResourceArc<ShardRef>) -> NifResult<Term<'_>> {
     })
 }
 
-fn write(shard: &Shard, mut stream: &TcpStream) -> (Next, usize) {
-    let mut outgoing = shard.outgoing.lock();
+/// Writes in the caller what it has just queued: one process less to wake, where there is nothing to gain from waiting
+/// for others. False when the flusher has to be woken after all; whatever was not written it finds where it looks.
+pub fn in_caller(vm: Vm<'_>, shard: &Shard) -> bool {
+    let now = now_us();
+    if now.saturating_sub(shard.written_us.load(Ordering::Relaxed)) < QUIET_US {
+        return false;
+    }
+    let Some(stream) = shard.stream() else {
+        return false;
+    };
+    let Some(mut outgoing) = shard.outgoing.try_lock() else {
+        return false;
+    };
+    if !outgoing.pending.is_empty() {
+        return false;
+    }
+    let (next, written) = write(shard, &mut outgoing, &stream);
+    if written > 8192 {
+        vm.consume((written / 8192) as i32);
+    }
+    matches!(next, Next::Idle)
+}
+
+fn now_us() -> u64 {
+    START.elapsed().as_micros() as u64
+}
+
+fn write(shard: &Shard, outgoing: &mut Outgoing, mut stream: &TcpStream) -> (Next, usize) {
     let mut written = 0;
     loop {
-        if outgoing.pending.is_empty() && !next_record(shard, &mut outgoing) {
+        if outgoing.pending.is_empty() && !next_record(shard, outgoing) {
             let next = if outgoing.finished {
                 Next::Finished
             } else {
@@ -109,11 +139,12 @@ fn write(shard: &Shard, mut stream: &TcpStream) -> (Next, usize) {
             Ok(0) => return (Next::Lost(ErrorKind::WriteZero.into()), written),
             Ok(bytes) => {
                 written += bytes;
+                shard.written_us.store(now_us(), Ordering::Relaxed);
                 shard
                     .counters
                     .sent_bytes
                     .fetch_add(bytes as u64, Ordering::Relaxed);
-                advance(&mut outgoing, bytes);
+                advance(outgoing, bytes);
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => return (Next::Wait, written),
             Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -1,11 +1,12 @@
 //! The reader's side: bytes of the socket become messages for processes, in the environment of the reader process.
 //!
-//! One call reads once or a few times, decodes up to its budget and returns. What a call returned counts as
-//! delivered when the reader calls again; only then may its batches be acknowledged. A destination that is no process
-//! of this incarnation of this node is counted and dropped here and never reaches `erlang:send`.
+//! The VM's own socket driver reads, and wakes the reader with what it read; one call decodes that, up to its budget,
+//! and returns. What a call returned counts as delivered when the reader calls again; only then may its batches be
+//! acknowledged. A destination that is no process of this incarnation of this node is counted and dropped here and never
+//! reaches `erlang:send`.
 
 use crate::decode::{self, Decoder};
-use crate::scratch::{self, READ_BYTES, Scratch};
+use crate::scratch::{self, Scratch};
 use crate::session::Session;
 use crate::session_nifs::ShardRef;
 use crate::shard::{End, Incoming, Shard};
@@ -14,29 +15,49 @@ use crate::vm::{Immediate, Kind, Vm, Word};
 use crate::wall;
 use hawser_core::receive::{Destination, Frame, Item, Name, Step};
 use hawser_core::{calls, etf, wire};
-use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
-use std::io::{ErrorKind, Read};
-use std::net::TcpStream;
+use rustler::{Atom, Encoder, Env, NifResult, ResourceArc, Term};
+use std::os::fd::IntoRawFd;
 use std::sync::atomic::Ordering;
 
 /// Bytes of frames decoded in one call: all that one read gives. It takes about 0.2 ms for messages of atoms.
 const DECODE_AT_MOST: usize = 72 * 1024;
 /// What an announced atom counts for in that budget: the VM has to enter its name in the atom table.
 const ATOM_COST: usize = 256;
-/// Reads in one call that bring no message (ticks, parts of something long) before others have their turn.
-const READS_AT_MOST: usize = 4;
+/// A partial frame's buffer of more bytes than this is given back when it is used up.
+const KEEP_AT_MOST: usize = 4 * 1024;
 
-/// Reads and decodes.
-///
-/// A list of `[To | Message]` and `{To, Plain}` (`Plain` for `binary_to_term/1`); `again` (nothing there, `Arm` false);
-/// `wait` (nothing there; `recv` comes when there is); `closed`, `{lost, Reason}`, `{malformed, Reason}`.
+/// A descriptor of the shard's socket for the VM's socket driver to read: `{ok, Descriptor}` or `{error, Sentence}`.
 #[rustler::nif]
-fn recv(env: Env<'_>, shard: ResourceArc<ShardRef>, arm: bool) -> NifResult<Term<'_>> {
+fn shard_descriptor(env: Env<'_>, shard: ResourceArc<ShardRef>) -> Term<'_> {
+    match shard.0.stream().map(|stream| stream.try_clone()) {
+        Some(Ok(stream)) => (wall::ok(), stream.into_raw_fd()).encode(env),
+        Some(Err(error)) => {
+            let sentence = format!("the socket's descriptor could not be copied: {error}");
+            (wall::error(), sentence).encode(env)
+        }
+        None => (wall::error(), "the session has ended").encode(env),
+    }
+}
+
+/// Closes a descriptor of `shard_descriptor` that the driver has not taken.
+#[rustler::nif]
+fn descriptor_close(descriptor: i32) -> Atom {
+    crate::vm::select::close_copy(descriptor);
+    wall::ok()
+}
+
+/// Decodes what has arrived: a binary, behind everything given before; or `none`, to go on with what is left of that.
+///
+/// A list of `[To | Message]`, `{To, Plain}` (`Plain` for `binary_to_term/1`) and requests, after which to call again;
+/// `again`: everything is decoded, more bytes are needed; `closed`, `{lost, Reason}`, `{malformed, Reason}`.
+#[rustler::nif]
+fn recv<'a>(env: Env<'a>, shard: ResourceArc<ShardRef>, given: Term<'a>) -> NifResult<Term<'a>> {
     let vm = Vm::of(env);
     let shard = &shard.0;
-    let (Some(stream), Some(session)) = (shard.stream(), shard.session()) else {
+    let Some(session) = shard.session() else {
         return Ok((wall::lost(), wall::closed()).encode(env));
     };
+    let given = vm.binary(vm.word(given)).unwrap_or(&[]);
     let mut incoming = shard.incoming.lock();
     take_over(vm, shard, &mut incoming);
     let mut slice = Slice {
@@ -46,31 +67,20 @@ fn recv(env: Env<'_>, shard: ResourceArc<ShardRef>, arm: bool) -> NifResult<Term
         messages: Vec::new(),
         bytes: 0,
     };
-    let drained = scratch::with(|scratch| slice.fill(&mut incoming, scratch, &stream));
+    scratch::with(|scratch| slice.feed(&mut incoming, scratch, given));
     let end = incoming.end.clone();
     drop(incoming);
     if slice.bytes > 0 {
         vm.consume((slice.bytes / 4096) as i32);
     }
-    if !slice.messages.is_empty() || (!drained && end.is_none()) {
+    if !slice.messages.is_empty() || (slice.used_up() && end.is_none()) {
         return Ok(vm.term(env, vm.make_list(&slice.messages)));
     }
     Ok(match end {
         Some(End::Closed) => wall::closed().encode(env),
         Some(End::Lost(reason)) => (wall::lost(), reason).encode(env),
         Some(End::Malformed(reason)) => (wall::malformed(), reason).encode(env),
-        None if !arm => wall::again().encode(env),
-        None => {
-            let recv = Immediate::of_atom(wall::recv());
-            if shard
-                .watched()
-                .is_some_and(|watched| watched.arm_read(vm, recv))
-            {
-                wall::wait().encode(env)
-            } else {
-                (wall::lost(), wall::closed()).encode(env)
-            }
-        }
+        None => wall::again().encode(env),
     })
 }
 
@@ -111,110 +121,58 @@ struct Slice<'l, 'a> {
 }
 
 impl<'a> Slice<'_, 'a> {
-    /// Decodes what is there and reads more until there is something to return. True when the socket is empty.
-    fn fill(&mut self, incoming: &mut Incoming, scratch: &mut Scratch, stream: &TcpStream) -> bool {
-        for _ in 0..READS_AT_MOST {
-            if incoming.end.is_some() {
-                return true;
-            }
-            let drained = if incoming.decodable {
-                self.decode_rest(incoming, scratch);
-                false
-            } else if incoming.large.is_some() {
-                self.read_large(incoming, scratch, stream)
-            } else {
-                self.read(incoming, scratch, stream)
-            };
-            if drained || !self.messages.is_empty() {
-                return drained;
-            }
-        }
-        false
+    /// The call's budget is used up.
+    fn used_up(&self) -> bool {
+        self.bytes >= DECODE_AT_MOST
     }
 
-    fn decode_rest(&mut self, incoming: &mut Incoming, scratch: &mut Scratch) {
-        let rest = std::mem::take(&mut incoming.rest);
-        self.decode(incoming, scratch, &rest);
-    }
-
-    /// One read into the thread's buffer, behind what was left over. True when the socket is empty.
-    fn read(&mut self, incoming: &mut Incoming, scratch: &mut Scratch, stream: &TcpStream) -> bool {
-        let mut buffer = std::mem::take(&mut scratch.read);
-        let before = incoming.rest.len();
-        if buffer.len() < before + READ_BYTES {
-            buffer.resize(before + READ_BYTES, 0);
+    /// Decodes what was left over and what was given, as far as the budget goes; keeps the rest.
+    fn feed(&mut self, incoming: &mut Incoming, scratch: &mut Scratch, mut given: &[u8]) {
+        let counters = &self.shard.counters;
+        if !given.is_empty() {
+            counters.reads.fetch_add(1, Ordering::Relaxed);
+            counters
+                .received_bytes
+                .fetch_add(given.len() as u64, Ordering::Relaxed);
         }
-        let (front, back) = buffer.split_at_mut(before);
-        front.copy_from_slice(&incoming.rest);
-        let got = self.read_into(
-            incoming,
-            stream,
-            back.get_mut(..READ_BYTES).unwrap_or(&mut []),
-        );
-        if let Some(bytes) = got {
-            incoming.rest.clear();
-            self.decode(
-                incoming,
-                scratch,
-                buffer.get(..before + bytes).unwrap_or(&[]),
-            );
-        }
-        buffer.truncate(2 * READ_BYTES);
-        buffer.shrink_to(2 * READ_BYTES);
-        scratch.read = buffer;
-        got.is_none()
-    }
-
-    /// `None` when nothing came: the socket is empty or has ended.
-    fn read_into(
-        &self,
-        incoming: &mut Incoming,
-        mut stream: &TcpStream,
-        buffer: &mut [u8],
-    ) -> Option<usize> {
-        self.shard.counters.reads.fetch_add(1, Ordering::Relaxed);
-        match stream.read(buffer) {
-            Ok(0) => {
-                incoming.end = Some(End::Lost("the peer closed the connection".to_owned()));
-                None
-            }
-            Ok(bytes) => {
-                self.shard
-                    .counters
-                    .received_bytes
-                    .fetch_add(bytes as u64, Ordering::Relaxed);
-                Some(bytes)
-            }
-            Err(error) => {
-                if !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) {
-                    incoming.end = Some(End::Lost(error.to_string()));
+        while incoming.end.is_none() && !self.used_up() {
+            if let Some(mut binary) = incoming.large.take() {
+                let rest = binary.append(given);
+                self.bytes += (given.len() - rest.len()) / 8;
+                given = rest;
+                if !binary.is_full() {
+                    incoming.large = Some(binary);
+                    return;
                 }
-                None
+                self.large_frame(incoming, scratch, binary);
+            } else if incoming.rest.is_empty() {
+                let used = self.decode(incoming, scratch, given);
+                given = given.get(used..).unwrap_or(&[]);
+                if incoming.large.is_none() {
+                    // Ended, or out of budget, or a frame that goes on in what comes next.
+                    break;
+                }
+            } else {
+                // Only as many bytes as the frame that was cut still needs are copied behind its beginning.
+                let missing = incoming.needed.saturating_sub(incoming.rest.len());
+                let (front, back) = given.split_at(missing.min(given.len()));
+                incoming.rest.extend_from_slice(front);
+                given = back;
+                if incoming.rest.len() < incoming.needed {
+                    return;
+                }
+                let mut rest = std::mem::take(&mut incoming.rest);
+                let used = self.decode(incoming, scratch, &rest);
+                if used < rest.len() {
+                    rest.drain(..used);
+                    incoming.rest = rest;
+                } else if rest.capacity() <= KEEP_AT_MOST {
+                    rest.clear();
+                    incoming.rest = rest;
+                }
             }
         }
-    }
-
-    /// One read of a long frame, into its own binary.
-    fn read_large(
-        &mut self,
-        incoming: &mut Incoming,
-        scratch: &mut Scratch,
-        stream: &TcpStream,
-    ) -> bool {
-        let Some(mut binary) = incoming.large.take() else {
-            return false;
-        };
-        let got = self.read_into(incoming, stream, binary.room(4 * READ_BYTES));
-        binary.advance(got.unwrap_or(0));
-        self.bytes += got.unwrap_or(0) / 8;
-        if !binary.is_full() {
-            incoming.large = Some(binary);
-            return got.is_none();
-        }
-        self.large_frame(incoming, scratch, binary);
-        // The end of the batch takes no bytes: it is there already.
-        incoming.decodable = true;
-        false
+        incoming.rest.extend_from_slice(given);
     }
 
     fn large_frame(&mut self, incoming: &mut Incoming, scratch: &mut Scratch, binary: LargeBinary) {
@@ -245,11 +203,12 @@ impl<'a> Slice<'_, 'a> {
         }
     }
 
-    /// Decodes items until the bytes, or the budget, are used up; keeps the rest.
-    fn decode(&mut self, incoming: &mut Incoming, scratch: &mut Scratch, bytes: &[u8]) {
+    /// Decodes items until the bytes, or the budget, are used up; answers how many bytes it used. Notes how many bytes
+    /// the next item needs from where it stopped, or begins a long one.
+    fn decode(&mut self, incoming: &mut Incoming, scratch: &mut Scratch, bytes: &[u8]) -> usize {
         let mut at = 0;
-        incoming.decodable = false;
-        while self.bytes < DECODE_AT_MOST {
+        incoming.needed = 0;
+        while !self.used_up() {
             let left = bytes.get(at..).unwrap_or(&[]);
             match incoming.receiver.next(left, &mut incoming.inbox) {
                 Ok(Step::Item(item, taken)) => {
@@ -257,7 +216,7 @@ impl<'a> Slice<'_, 'a> {
                     self.bytes += taken;
                     if let Err(end) = self.item(item, incoming, scratch) {
                         incoming.end = Some(end);
-                        return;
+                        return bytes.len();
                     }
                 }
                 Ok(Step::Need(total)) if total > wire::MAX_NATIVE_FRAME => {
@@ -276,25 +235,19 @@ impl<'a> Slice<'_, 'a> {
                             incoming.end = Some(End::Lost(reason));
                         }
                     }
-                    return;
+                    return bytes.len();
                 }
-                Ok(Step::Need(_)) => {
-                    incoming.rest.extend_from_slice(left);
-                    if incoming.rest.is_empty() {
-                        incoming.rest = Vec::new();
-                    }
-                    return;
+                Ok(Step::Need(total)) => {
+                    incoming.needed = total;
+                    return at;
                 }
                 Err(malformed) => {
                     incoming.end = Some(End::Malformed(malformed.to_string()));
-                    return;
+                    return bytes.len();
                 }
             }
         }
-        incoming
-            .rest
-            .extend_from_slice(bytes.get(at..).unwrap_or(&[]));
-        incoming.decodable = true;
+        at
     }
 
     fn item(

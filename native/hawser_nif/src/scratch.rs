@@ -5,9 +5,6 @@ use crate::pids::PidTables;
 use crate::session::RouteCache;
 use std::cell::RefCell;
 
-/// Bytes asked of a socket in one call.
-pub const READ_BYTES: usize = 64 * 1024;
-
 /// One thread's working set.
 pub struct Scratch {
     pub atoms: AtomCache,
@@ -16,8 +13,6 @@ pub struct Scratch {
     pub frame: Vec<u8>,
     /// Atoms that the frame may be the first to use.
     pub fresh: Vec<u16>,
-    /// What a socket gave.
-    pub read: Vec<u8>,
     /// Work done for processes on this thread that has not been reported to the scheduler, in bytes.
     pub unreported: usize,
 }
@@ -53,7 +48,6 @@ fn new() -> Box<Kept> {
         pids: PidTables::new(),
         frame: Vec::with_capacity(4096),
         fresh: Vec::new(),
-        read: Vec::new(),
         unreported: 0,
     };
     Box::new(Kept {

@@ -3,7 +3,7 @@
 use crate::control::SocketHandle;
 use crate::session::{self, Limits, Session};
 use crate::shard::Shard;
-use crate::vm::{Immediate, Vm};
+use crate::vm::Vm;
 use crate::{atoms, wall};
 use hawser_core::liveness::Verdict;
 use rustler::{Atom, Encoder, Env, Error, NifResult, ResourceArc, Term};
@@ -64,7 +64,7 @@ fn session_open<'a>(
     Ok(opened.encode(env))
 }
 
-/// Binds a shard's flusher and reader and lets the reader begin: the session ends when one of them dies.
+/// Binds a shard's flusher and reader: the session ends when one of them dies.
 #[rustler::nif]
 fn shard_bind<'a>(
     env: Env<'a>,
@@ -76,7 +76,6 @@ fn shard_bind<'a>(
     let flusher = vm.local_pid(vm.word(flusher)).ok_or(Error::BadArg)?;
     let reader = vm.local_pid(vm.word(reader)).ok_or(Error::BadArg)?;
     if shard.0.bind_flusher(vm, flusher) && shard.0.bind_reader(vm, reader) {
-        vm.send(reader, Immediate::of_atom(wall::recv()));
         Ok(wall::ok())
     } else {
         Ok(wall::closed())
@@ -130,21 +129,22 @@ fn shard_room(shard: ResourceArc<ShardRef>) -> usize {
     shard.0.queue.room()
 }
 
-/// The heartbeat: `ok`, or `{dead, Shard, SilentMs}` when a shard has been silent for too long.
+/// The heartbeat: takes the bytes that have arrived on each shard's socket so far; `ok`, or `{dead, Shard, SilentMs}` when a shard has been silent for too long.
 #[rustler::nif]
 fn session_tick(
     env: Env<'_>,
     session: ResourceArc<SessionRef>,
     now_ms: i64,
     interval_ms: u64,
+    arrived: Vec<u64>,
 ) -> Term<'_> {
     let vm = Vm::of(env);
     // The VM's monotonic clock may be negative; only differences matter.
     let now_ms = now_ms.wrapping_sub(i64::MIN) as u64;
     let mut answer = wall::ok().encode(env);
-    for shard in &session.0.shards {
+    for (shard, arrived) in session.0.shards.iter().zip(arrived) {
         shard.waiting.lock().sweep(vm);
-        if let Verdict::Dead { silent_ms } = shard.look(vm, now_ms, interval_ms) {
+        if let Verdict::Dead { silent_ms } = shard.look(vm, now_ms, interval_ms, arrived) {
             answer = (wall::dead(), shard.index, silent_ms).encode(env);
         }
     }

@@ -40,11 +40,11 @@ pub struct Incoming {
     pub receiver: Receiver,
     pub inbox: Inbox,
     pub atoms: Table<Immediate>,
-    /// Bytes that have been read and not decoded.
+    /// Bytes that have arrived and are not decoded.
     pub rest: Vec<u8>,
-    /// Does `rest` hold an item that only the time budget kept back?
-    pub decodable: bool,
-    /// A frame too long for the scratch buffer, as far as it has arrived.
+    /// How long `rest` has to be at least before its first item can be decoded; 0 when that is not known.
+    pub needed: usize,
+    /// A frame too long to be decoded from `rest`, as far as it has arrived.
     pub large: Option<LargeBinary>,
     /// The sender's clock when it sent the batch that is being decoded.
     pub clock: wire::ClockMs,
@@ -98,6 +98,8 @@ pub struct Shard {
     pub acked: AtomicU64,
     /// Number of the newest batch that was given to the socket.
     pub newest: AtomicU64,
+    /// When the socket last took bytes, in microseconds of the library's clock.
+    pub written_us: AtomicU64,
     /// The flusher owes a record of its own for `taken`, or as a sign of life.
     pub owes_tick: AtomicBool,
     /// A close record is to follow what is queued.
@@ -135,7 +137,7 @@ impl Shard {
                 inbox: Inbox::default(),
                 atoms: Table::default(),
                 rest: Vec::new(),
-                decodable: false,
+                needed: 0,
                 large: None,
                 clock: 0,
                 answering: Vec::new(),
@@ -147,6 +149,7 @@ impl Shard {
             taken: AtomicU64::new(0),
             acked: AtomicU64::new(0),
             newest: AtomicU64::new(0),
+            written_us: AtomicU64::new(0),
             owes_tick: AtomicBool::new(false),
             finishing: AtomicBool::new(false),
             stream: RwLock::new(Some(Arc::new(stream))),
@@ -219,11 +222,11 @@ impl Shard {
         }
     }
 
-    /// Queues a frame and kicks the flusher if it has to be.
+    /// Queues a frame and sees to it that it is written: at once, or by the flusher.
     #[inline]
     pub fn push(&self, vm: Vm<'_>, frame: &[u8], large: Option<Bytes>, fresh: &[u16]) -> Pushed {
         let pushed = self.queue.push(frame, large, fresh);
-        if pushed == Pushed::Kick {
+        if pushed == Pushed::Kick && !crate::flush::in_caller(vm, self) {
             self.kick(vm);
         }
         pushed
@@ -252,8 +255,8 @@ impl Shard {
         self.poke(vm);
     }
 
-    /// The heartbeat's look at this shard.
-    pub fn look(&self, vm: Vm<'_>, now_ms: u64, interval_ms: u64) -> Verdict {
+    /// The heartbeat's look at this shard. `arrived`: bytes that the VM's driver has read from the socket, decoded or not.
+    pub fn look(&self, vm: Vm<'_>, now_ms: u64, interval_ms: u64, arrived: u64) -> Verdict {
         let unread = self
             .stream()
             .is_some_and(|stream| stream.peek(&mut [0]).is_ok_and(|bytes| bytes > 0));
@@ -262,7 +265,7 @@ impl Shard {
         let verdict = heart.liveness.look(
             now_ms,
             interval_ms,
-            self.counters.received_bytes.load(Ordering::Relaxed),
+            arrived,
             self.counters.sent_batches.load(Ordering::Relaxed),
             unread,
         );

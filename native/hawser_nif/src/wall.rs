@@ -8,9 +8,8 @@ rustler::atoms! {
     noroute,
     plain,
     system_limit,
-    // flush and recv; the first three are also the messages that wake their processes
+    // flush and recv; the first two are also messages to their processes
     flush = "hawser_flush",
-    recv = "hawser_recv",
     hush = "hawser_idle",
     cast,
     cast_plain,

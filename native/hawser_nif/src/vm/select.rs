@@ -1,4 +1,4 @@
-//! A socket that the VM polls: one resource object per socket, for reading and for writing.
+//! A socket that the VM polls for room to write: one resource object per socket. Reading is the VM's socket driver's.
 //!
 //! The resource holds one reference to the stream; whoever reads or writes holds another for the length of a call.
 //! The descriptor closes when the VM has let go of it (the stop callback) and nobody is inside a call. The resource
@@ -13,7 +13,7 @@ use rustler::sys::{
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -133,6 +133,12 @@ unsafe fn let_go(env: *mut ErlNifEnv, object: *mut c_void) {
     }
 }
 
+/// Closes a copy of a socket's descriptor that was made for somebody who then did not take it.
+pub fn close_copy(descriptor: i32) {
+    // SAFETY: the caller made the copy and gave it to nobody; this value is its only owner.
+    drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(descriptor) });
+}
+
 impl Watched {
     /// Wraps a connected, non-blocking stream. `on_owner_down` runs when a process given to [`Watched::owner`] dies.
     pub fn new(
@@ -167,17 +173,8 @@ impl Watched {
         unsafe { sys::enif_monitor_process(vm.env, self.0, &pid.0, monitor.as_mut_ptr()) == 0 }
     }
 
-    /// Asks for `message` to the calling process when there is something to read. Once per call.
-    pub fn arm_read(&self, vm: Vm<'_>, message: Immediate) -> bool {
-        self.arm(vm, sys::ERL_NIF_SELECT_READ, message)
-    }
-
     /// Asks for `message` to the calling process when there is room to write. Once per call.
     pub fn arm_write(&self, vm: Vm<'_>, message: Immediate) -> bool {
-        self.arm(vm, sys::ERL_NIF_SELECT_WRITE, message)
-    }
-
-    fn arm(&self, vm: Vm<'_>, direction: c_int, message: Immediate) -> bool {
         // SAFETY: the resource is live.
         let state = unsafe { inside(self.0) }.state.lock();
         let Some(stream) = state.stream.as_ref().filter(|_| !state.stopping) else {
@@ -189,7 +186,7 @@ impl Watched {
             sys::enif_select_x(
                 vm.env,
                 stream.as_raw_fd() as ErlNifEvent,
-                direction | CUSTOM_MESSAGE,
+                sys::ERL_NIF_SELECT_WRITE | CUSTOM_MESSAGE,
                 self.0,
                 std::ptr::null(),
                 message.0,

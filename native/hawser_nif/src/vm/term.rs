@@ -49,38 +49,24 @@ impl LargeBinary {
         }
     }
 
-    /// The next bytes to be filled, `most` of them at the most, zeroed.
-    pub fn room(&mut self, most: usize) -> &mut [u8] {
+    /// Appends as many bytes as fit; answers those that do not.
+    pub fn append<'b>(&mut self, bytes: &'b [u8]) -> &'b [u8] {
         let Some(binary) = &mut self.binary else {
-            return &mut [];
+            return bytes;
         };
-        let length = most.min(binary.size - self.filled);
-        // SAFETY: `filled` is at most the size, so the part lies within the owned block; it is initialised here,
-        // before it is seen, and a block that is not read into never has to be.
+        let (front, back) = bytes.split_at(bytes.len().min(binary.size - self.filled));
+        // SAFETY: `filled` is at most the size, so the part lies within the owned block, which nothing else refers to.
         unsafe {
             let start = binary.data.add(self.filled);
-            std::ptr::write_bytes(start, 0, length);
-            std::slice::from_raw_parts_mut(start, length)
+            std::ptr::copy_nonoverlapping(front.as_ptr(), start, front.len());
         }
-    }
-
-    /// Counts bytes of `room` as filled.
-    pub fn advance(&mut self, bytes: usize) {
-        let size = self.binary.as_ref().map_or(0, |binary| binary.size);
-        self.filled = size.min(self.filled + bytes);
-    }
-
-    /// Appends bytes; what does not fit is left out.
-    pub fn append(&mut self, bytes: &[u8]) {
-        let room = self.room(bytes.len());
-        let length = room.len();
-        room.copy_from_slice(bytes.get(..length).unwrap_or(&[]));
-        self.advance(length);
+        self.filled += front.len();
+        back
     }
 
     /// The bytes filled so far.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: the first `filled` bytes of the block have been initialised by `room`.
+        // SAFETY: the first `filled` bytes of the block have been initialised by `append`.
         self.binary
             .as_ref()
             .map_or(&[], |binary| unsafe { slice(binary.data, self.filled) })
