@@ -40,7 +40,7 @@ walk({op, Anno, '!', To, Message}, Position) ->
     send(Anno, {remote, Anno, {atom, Anno, hawser}, {atom, Anno, send}}, [To, Message], Position);
 walk({call, Anno, {remote, RemoteAnno, {atom, _, _} = M, {atom, _, _} = F}, Args} = Call, Position) ->
     case instead(M, F, length(Args)) of
-        {{atom, _, hawser}, _} = {Module, Function} ->
+        {{atom, _, hawser} = Module, Function} ->
             send(Anno, {remote, RemoteAnno, Module, Function}, Args, Position);
         {Module, Function} ->
             {call, Anno, {remote, RemoteAnno, Module, Function}, walk(Args, inner)};
