@@ -1,9 +1,9 @@
-%% A pair of fresh nodes on this machine: a sending and a receiving one, controlled over standard I/O so that nothing of
-%% the control travels on what is measured. Called by the benchmark and the demo; the caller stops the pair. The
-%% controlling VM itself is not distributed, and idle while a pair works.
+%% Fresh nodes on this machine, a sending and a receiving one for the benchmark, controlled over standard I/O so that
+%% nothing of the control travels on what is measured. Called by the benchmark and the demo; the caller stops the nodes.
+%% The controlling VM itself is not distributed, and idle while they work.
 -module(hawser_bench_nodes).
 
--export([start/1, stop/1, call/5, cores/0]).
+-export([start/1, start/2, stop/1, kill/1, call/5, cores/0]).
 -export_type([pair/0, side/0, options/0]).
 
 -type side() :: #{control := pid(), node := node(), os_pid := string()}.
@@ -16,20 +16,39 @@
 
 -spec start(options()) -> pair().
 start(Options) ->
-    Cookie = "hawser" ++ integer_to_list(rand:uniform(1 bsl 60)),
-    Sender = boot("sender", Cookie, Options),
-    try
-        #{sender => Sender, receiver => boot("receiver", Cookie, Options)}
+    [Sender, Receiver] = start(["sender", "receiver"], Options),
+    #{sender => Sender, receiver => Receiver}.
+
+%% A node for each name; all of them or none.
+-spec start([string()], options()) -> [side()].
+start(Names, Options) ->
+    start(Names, "hawser" ++ integer_to_list(rand:uniform(1 bsl 60)), Options, []).
+
+start([], _Cookie, _Options, Started) ->
+    lists:reverse(Started);
+start([Name | Names], Cookie, Options, Started) ->
+    try boot(Name, Cookie, Options) of
+        Side -> start(Names, Cookie, Options, [Side | Started])
     catch
         Class:Reason:Stack ->
-            halt_node(Sender),
+            lists:foreach(fun kill/1, Started),
             erlang:raise(Class, Reason, Stack)
     end.
 
 -spec stop(pair()) -> ok.
 stop(#{sender := Sender, receiver := Receiver}) ->
-    halt_node(Sender),
-    halt_node(Receiver).
+    kill(Sender),
+    kill(Receiver).
+
+%% Ends the node from outside, with SIGKILL: one whose schedulers compute without end, or with a gigabyte queued, would
+%% take its time. It is gone when this returns, also if it was before.
+-spec kill(side()) -> ok.
+kill(#{control := Control, os_pid := OsPid}) ->
+    Monitor = monitor(process, Control),
+    _ = [os:cmd("kill -9 " ++ OsPid) || is_process_alive(Control)],
+    receive
+        {'DOWN', Monitor, process, Control, _} -> ok
+    end.
 
 %% Runs M:F(A...) on the node; an exception there is an exception here.
 -spec call(side(), module(), atom(), [term()], timeout()) -> term().
@@ -44,18 +63,10 @@ cores() ->
         Cores -> Cores
     end.
 
-boot(Role, Cookie, #{schedulers := S, erl := Extra, paths := Paths, os_env := Env}) ->
+boot(Name, Cookie, #{schedulers := S, erl := Extra, paths := Paths, os_env := Env}) ->
     Schedulers = integer_to_list(S),
     Args = ["-setcookie", Cookie, "+S", Schedulers ++ ":" ++ Schedulers, "+P", "1000000", "-kernel", "logger_level", "error"]
         ++ lists:append([["-pa", Path] || Path <- Paths]) ++ Extra,
-    {ok, Control, Node} = peer:start(#{name => peer:random_name("bench_" ++ Role), host => ?HOST, longnames => true,
+    {ok, Control, Node} = peer:start(#{name => peer:random_name("bench_" ++ Name), host => ?HOST, longnames => true,
                                        connection => standard_io, args => Args, env => Env, wait_boot => ?BOOT_MS}),
     #{control => Control, node => Node, os_pid => peer:call(Control, os, getpid, [])}.
-
-%% Ended from outside: a node whose schedulers compute without end, or with a gigabyte queued, would take its time.
-halt_node(#{control := Control, os_pid := OsPid}) ->
-    _ = os:cmd("kill -9 " ++ OsPid),
-    Monitor = monitor(process, Control),
-    receive
-        {'DOWN', Monitor, process, Control, _} -> ok
-    end.

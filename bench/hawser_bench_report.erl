@@ -87,7 +87,8 @@ rate(large) ->
 rate(S) ->
     [{unit(S) ++ "/s", 9, fun(Key, Path, E) -> number(hawser_bench_results:median(S, Key, {Path, rate}, E), 0) end},
      {"(min-max)", 17, fun(Key, Path, E) -> range(hawser_bench_results:range(S, Key, {Path, rate}, E)) end},
-     {against(S, "x "), 7, fun(Key, Path, E) -> ratio(S, Key, Path, rate, E) end}].
+     {against(S, "x "), 7, fun(Key, Path, E) -> ratio(S, Key, Path, rate, E) end},
+     {"x pooled", 9, fun(Key, Path, E) -> ratio(S, Key, {Path, hawser_bench_pool}, rate, E) end}].
 
 own(S) when S =:= saturated; S =:= consumer ->
     [figure(S, "queue p50", 10, queue_median, 0), figure(S, "max", 8, queue_max, 0)];
@@ -109,8 +110,10 @@ memory(S) ->
 figure(Section, Name, Width, Figure, Decimals) ->
     {Name, Width, fun(Key, Path, E) -> number(hawser_bench_results:median(Section, Key, {Path, Figure}, E), Decimals) end}.
 
+ratio(Section, Key, {_Path, _Other} = Paths, Figure, Entries) ->
+    number(hawser_bench_results:ratio(Section, Key, Paths, Figure, Entries), 2);
 ratio(Section, Key, Path, Figure, Entries) ->
-    number(hawser_bench_results:ratio(Section, Key, {Path, reference(Section)}, Figure, Entries), 2).
+    ratio(Section, Key, {Path, reference(Section)}, Figure, Entries).
 
 paired(Section, Key, Path, Figure, Entries) ->
     {Value, _Rounds} = hawser_bench_results:paired(Section, Key, {Path, reference(Section)}, Figure, Entries),

@@ -1,8 +1,8 @@
-%% The demo's data: the control records of a dpkg status file as Erlang terms, each with its checksum. parse/1 runs on
-%% the sending node, checksum/1 on both. Knows nothing of nodes and paths.
+%% The demo's data: the control records of a dpkg status file as Erlang terms, each with its checksum. Called on the demo's
+%% nodes. Knows nothing of nodes and paths.
 -module(hawser_demo_records).
 
--export([parse/1, checksum/1]).
+-export([read/1, checksum/1]).
 -export_type([item/0, record/0]).
 
 %% Field names are atoms if Debian's policy or dpkg names them, binaries else: a file must not be able to make atoms.
@@ -12,9 +12,10 @@
 -type item() :: {Checksum :: non_neg_integer(), TextBytes :: pos_integer(), record()}.
 
 %% One item per paragraph of the file, in its order.
--spec parse(binary()) -> [item()].
-parse(File) ->
-    [item(Paragraph) || Paragraph <- binary:split(File, <<"\n\n">>, [global, trim_all]), Paragraph =/= <<"\n">>].
+-spec read(file:filename()) -> [item()].
+read(File) ->
+    {ok, Text} = file:read_file(File),
+    [item(Paragraph) || Paragraph <- binary:split(Text, <<"\n\n">>, [global, trim_all]), Paragraph =/= <<"\n">>].
 
 %% The same for equal records on any node: maps have no order, so their pairs are sorted first.
 -spec checksum(record()) -> non_neg_integer().

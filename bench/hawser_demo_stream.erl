@@ -1,9 +1,10 @@
-%% The demo's two halves: senders that stream the records, and receivers that verify each of them. load/1, arm/3, go/0,
-%% stop/0 run on the sending node, seen/0 and outcome/1 on the receiving one; all are called by hawser_demo. A receiver
-%% checks three things: the number of a record is the next one, its checksum is right, and none is missing at the end.
+%% Act one on its nodes: senders that stream the records, and receivers that verify each of them. Called by
+%% hawser_demo_pass; receivers/1 by the sending node. A receiver checks three things: the number of a record is the next
+%% one, its checksum is right, and none is missing at the end.
 -module(hawser_demo_stream).
+-behaviour(hawser_demo_pass).
 
--export([load/1, arm/3, go/0, stop/0, seen/0, outcome/1, receivers/1]).
+-export([noun/0, judged_at/0, load/2, arm/3, go/0, stop/0, seen/0, outcome/1, receivers/1]).
 -export_type([tally/0]).
 
 %% `verified`: right checksum and in its place. `finished`: system time in microseconds of the last receiver's end.
@@ -15,11 +16,18 @@
 -define(COUNTER, {?MODULE, counter}).
 -define(NO_TALLY, #{verified => 0, bytes => 0, wrong_checksum => 0, wrong_place => 0, sent => 0, finished => 0}).
 
-%% The corpus is kept once for all senders.
--spec load(file:filename()) -> {Records :: non_neg_integer(), TextBytes :: non_neg_integer(), ChecksumUs :: float()}.
-load(File) ->
-    {ok, Text} = file:read_file(File),
-    Items = hawser_demo_records:parse(Text),
+-spec noun() -> string().
+noun() -> "records".
+
+-spec judged_at() -> receiver.
+judged_at() -> receiver.
+
+%% The corpus is kept once for all senders. Receivers need none: every record carries its checksum.
+-spec load(sender | receiver, file:filename()) -> hawser_demo_pass:corpus().
+load(receiver, _File) ->
+    {0, 0, 0.0};
+load(sender, File) ->
+    Items = hawser_demo_records:read(File),
     ok = persistent_term:put(?CORPUS, list_to_tuple(Items)),
     {length(Items), lists:sum([Bytes || {_, Bytes, _} <- Items]), checksum_us(Items)}.
 

@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 ebin=_build/bench/ebin
 mkdir -p "$ebin"
-erlc -Wall -o "$ebin" bench/hawser_bench_path.erl bench/hawser_bench_requests.erl
+erlc -Wall -o "$ebin" bench/hawser_bench_path.erl bench/hawser_bench_requests.erl bench/hawser_demo_pass.erl
 erlc -Wall -pa "$ebin" -o "$ebin" bench/*.erl
 export HAWSER_BENCH_PATHS="$ebin:_build/default/lib/hawser/ebin"
 if [ -t 2 ]; then export HAWSER_BENCH_TTY=1; fi
