@@ -35,7 +35,8 @@ run(#{only := Only, out := Out, assert := Assert} = Options0) ->
     ok = filelib:ensure_dir(filename:join(Out, "x")),
     ok = file:write_file(filename:join(Out, "latest.csv"), hawser_bench_report:csv(All)),
     ok = file:write_file(filename:join(Out, "latest.txt"), [Head, Tables, Verdict]),
-    io:format("~nEach measurement: ~s; these tables: ~s~n", [filename:join(Out, "latest.csv"), filename:join(Out, "latest.txt")]),
+    io:format("~nEach measurement: ~s; these tables: ~s~n",
+              [filename:join(Out, File) || File <- ["latest.csv", "latest.txt"]]),
     exit_code(Pass).
 
 exit_code(true) -> 0;

@@ -26,7 +26,8 @@ run(Nodes) ->
 rows(N) ->
     Rounds = [[{hawser(Term, N), vm(Term, N)} || {_Name, Term} <- terms()] || _ <- lists:seq(1, ?ROUNDS)],
     [#{term => Name, hawser => middle(Ours), vm => middle(Vm)}
-     || {I, {Name, _Term}} <- lists:enumerate(terms()), {Ours, Vm} <- [lists:unzip([lists:nth(I, Round) || Round <- Rounds])]].
+     || {I, {Name, _Term}} <- lists:enumerate(terms()),
+        {Ours, Vm} <- [lists:unzip([lists:nth(I, Round) || Round <- Rounds])]].
 
 middle([undefined | _]) ->
     undefined;

@@ -1,6 +1,6 @@
 %% Path hawser: send/2, cast/4 and call/4 of hawser with the application as a user starts it. Called by
-%% hawser_bench_trial and the demo. What would fall back to the distribution is not measured: open/3 fails when no session
-%% comes up.
+%% hawser_bench_trial and the demo. What would fall back to the distribution is not measured: open/3 fails when no
+%% session comes up.
 -module(hawser_bench_hawser).
 -behaviour(hawser_bench_path).
 -behaviour(hawser_bench_requests).

@@ -1,7 +1,7 @@
-%% One caller on two nodes that do nothing else: how long a call takes. A round is a fresh pair of nodes with all paths
-%% open between them; the caller goes from path to path in short blocks, so that whatever changes on the machine meets
-%% them all alike, and what counts is a path's figure beside another's of the same round. run/3 is called by hawser_bench,
-%% blocks/3 runs on the sending node. The body answers a small term and wakes nobody else up.
+%% One caller on two nodes that do nothing else: how long a call takes. A round is a fresh pair of nodes with all
+%% paths open between them; the caller goes from path to path in short blocks, so that whatever changes on the machine
+%% meets them all alike, and what counts is a path's figure beside another's of the same round. run/3 is called by
+%% hawser_bench, blocks/3 runs on the sending node. The body answers a small term and wakes nobody else up.
 -module(hawser_bench_idle).
 
 -export([run/3, blocks/3]).
@@ -54,10 +54,11 @@ figures(Nanos) ->
     Calls = length(Sorted),
     Seconds = lists:sum(Sorted) / 1.0e9,
     #{messages => Calls, seconds => Seconds, rate => Calls / Seconds,
-      p50 => hawser_bench_workload:percentile(Sorted, 50) / 1000, p99 => hawser_bench_workload:percentile(Sorted, 99) / 1000}.
+      p50 => hawser_bench_workload:percentile(Sorted, 50) / 1000,
+      p99 => hawser_bench_workload:percentile(Sorted, 99) / 1000}.
 
-%% Nanoseconds of each judged call, by path. The caller is a process of its own, so that no call inherits another's heap,
-%% and keeps the times off its heap, so that they cost no garbage collection.
+%% Nanoseconds of each judged call, by path. The caller is a process of its own, so that no call inherits another's
+%% heap, and keeps the times off its heap, so that they cost no garbage collection.
 -spec blocks([module()], node(), pos_integer()) -> #{module() => [non_neg_integer()]}.
 blocks(Paths, Peer, Blocks) ->
     Times = maps:from_list([{Path, atomics:new(Blocks * ?BLOCK, [])} || Path <- Paths]),

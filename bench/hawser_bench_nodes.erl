@@ -9,7 +9,8 @@
 -type side() :: #{control := pid(), node := node(), os_pid := string()}.
 -type pair() :: #{sender := side(), receiver := side()}.
 %% `erl`: further arguments of both VMs; `paths`: code paths in front of the controlling VM's own.
--type options() :: #{schedulers := pos_integer(), erl := [string()], paths := [file:filename()], os_env := [{string(), string()}]}.
+-type options() :: #{schedulers := pos_integer(), erl := [string()], paths := [file:filename()],
+                     os_env := [{string(), string()}]}.
 
 -define(HOST, "127.0.0.1").
 -define(BOOT_MS, 30000).
@@ -65,7 +66,8 @@ cores() ->
 
 boot(Name, Cookie, #{schedulers := S, erl := Extra, paths := Paths, os_env := Env}) ->
     Schedulers = integer_to_list(S),
-    Args = ["-setcookie", Cookie, "+S", Schedulers ++ ":" ++ Schedulers, "+P", "1000000", "-kernel", "logger_level", "error"]
+    Args = ["-setcookie", Cookie, "+S", Schedulers ++ ":" ++ Schedulers, "+P", "1000000"]
+        ++ ["-kernel", "logger_level", "error"]
         ++ lists:append([["-pa", Path] || Path <- Paths]) ++ Extra,
     {ok, Control, Node} = peer:start(#{name => peer:random_name("bench_" ++ Name), host => ?HOST, longnames => true,
                                        connection => standard_io, args => Args, env => Env, wait_boot => ?BOOT_MS}),

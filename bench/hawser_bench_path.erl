@@ -1,7 +1,7 @@
-%% A path is one way from processes on the sending node to the receiving node: for messages (`send`), for functions that
-%% are to run there (`cast`, `call`), or for both. Owns the behaviour, the list of the paths that ship with the benchmark
-%% and who takes part in what; a further path is one module that implements it, named with `--paths`. Called by
-%% hawser_bench, hawser_bench_trial and the demo. Never measures anything.
+%% A path is one way from processes on the sending node to the receiving node: for messages (`send`), for functions
+%% that are to run there (`cast`, `call`), or for both. Owns the behaviour, the list of the paths that ship with the
+%% benchmark and who takes part in what; a further path is one module that implements it, named with `--paths`. Called
+%% by hawser_bench, hawser_bench_trial and the demo. Never measures anything.
 -module(hawser_bench_path).
 
 -export([shipped/0, available/1, offers/2, reference/1]).

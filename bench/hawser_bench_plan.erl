@@ -5,10 +5,12 @@
 -export_type([options/0, 'case'/0, section/0]).
 
 -type section() :: codec | flood | one | saturated | consumer | paced | large | cast | call | idle | saturated_call.
--type options() :: #{only := [section()], rounds := pos_integer(), idle_rounds := pos_integer(), writers := [pos_integer()],
-                     total := pos_integer(), requests := pos_integer(), rate := pos_integer(), window_ms := pos_integer(), paths := [module()],
-                     pool := auto | pos_integer(), assert := boolean(), schedulers := pos_integer(), erl := [string()],
-                     env := [{atom(), term()}], prototype := undefined | file:filename(), out := file:filename()}.
+-type options() :: #{only := [section()], rounds := pos_integer(), idle_rounds := pos_integer(),
+                     writers := [pos_integer()], total := pos_integer(), requests := pos_integer(),
+                     rate := pos_integer(), window_ms := pos_integer(), paths := [module()],
+                     pool := auto | pos_integer() | #{message | request => pos_integer()}, assert := boolean(),
+                     schedulers := pos_integer(), erl := [string()], env := [{atom(), term()}],
+                     prototype := undefined | file:filename(), out := file:filename()}.
 %% `key` tells the cases of a section apart: writers, or the bytes of a message.
 -type 'case'() :: #{section := section(), key := pos_integer(), rounds := pos_integer(), workload := map()}.
 
@@ -23,7 +25,8 @@
 usage() ->
     "bench/run.sh [options]\n"
     "  --only S,S,..      of codec,flood,one,saturated,consumer,paced,large,cast,call,idle,saturated_call   (all)\n"
-    "  --rounds N         rounds of which the median is taken                 (5; at most 3 outside flood, one, cast, call)\n"
+    "  --rounds N         rounds of which the median is taken                 (5; in other sections than flood, one,\n"
+    "                                                                          cast and call at most 3)\n"
     "  --idle-rounds N    rounds of idle                                      (21)\n"
     "  --writers N,N,..   writers of flood and paced, callers of cast, call   (10,100,1000,10000)\n"
     "  --total N          messages of all writers in a flood                  (400000)\n"
@@ -44,9 +47,9 @@ usage() ->
 parse(["--help"]) ->
     help;
 parse(Args) ->
-    Defaults = #{only => ?SECTIONS, rounds => 5, idle_rounds => 21, writers => [10, 100, 1000, 10000],
-                 total => 400000, requests => 200000, rate => 50000, window_ms => 3000, paths => hawser_bench_path:shipped(), pool => auto,
-                 assert => false, schedulers => hawser_bench_nodes:cores(), erl => [], env => [],
+    Defaults = #{only => ?SECTIONS, rounds => 5, idle_rounds => 21, writers => [10, 100, 1000, 10000], total => 400000,
+                 requests => 200000, rate => 50000, window_ms => 3000, paths => hawser_bench_path:shipped(),
+                 pool => auto, assert => false, schedulers => hawser_bench_nodes:cores(), erl => [], env => [],
                  prototype => undefined, out => "_build/bench"},
     try
         {ok, parse(Args, Defaults)}
@@ -103,13 +106,15 @@ section(saturated, Options) ->
 section(consumer, Options) ->
     [timed(consumer, {0, ?BUSY}, Options)];
 section(paced, #{rounds := R, writers := Writers, rate := Rate, total := Total} = Options) ->
-    [#{section => paced, key => N, rounds => min(3, R), workload => (flood(N, Options#{total := Total div 3}))#{pace := {paced, Rate}}}
+    [#{section => paced, key => N, rounds => min(3, R),
+       workload => (flood(N, Options#{total := Total div 3}))#{pace := {paced, Rate}}}
      || N <- Writers];
 section(large, #{rounds := R, total := Total} = Options) ->
     [#{section => large, key => Bytes, rounds => min(3, R),
        workload => (flood(10, Options#{total := Total * ?LARGE_BYTES_EACH div Bytes}))#{payload := {binary, Bytes}}}
      || Bytes <- [65536, 1048576]];
-section(Section, #{rounds := R, writers := Writers, requests := Requests} = Options) when Section =:= cast; Section =:= call ->
+section(Section, #{rounds := R, writers := Writers, requests := Requests} = Options)
+  when Section =:= cast; Section =:= call ->
     [#{section => Section, key => N, rounds => R,
        workload => (flood(N, Options#{total := Requests}))#{operation := operation(Section)}}
      || N <- Writers];
@@ -124,8 +129,8 @@ flood(N, #{total := Total}) ->
 
 timed(Section, Busy, #{rounds := R, window_ms := WindowMs} = Options) ->
     #{section => Section, key => 100, rounds => min(3, R),
-      workload => (flood(100, Options#{total := 80000}))#{operation := operation(Section), pace := {timed, 1000, WindowMs},
-                                                              busy := Busy}}.
+      workload => (flood(100, Options#{total := 80000}))#{operation := operation(Section), busy := Busy,
+                                                          pace := {timed, 1000, WindowMs}}}.
 
 section(Name) ->
     case [Section || Section <- ?SECTIONS, atom_to_list(Section) =:= Name] of

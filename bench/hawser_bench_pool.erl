@@ -1,8 +1,8 @@
 %% Path pooled: batching over the distribution, written from the published description of ecall. A hash of the caller
-%% picks a proxy; a proxy takes what lies in its mailbox, at most 1,000 elements, as one batch and sends it with `!` to
-%% its worker on the other node. The worker replays the batch: a message with `!`, a cast and a call by spawning a
-%% process. An answer goes the same way in the other direction, so both legs are batched. Both sides keep their mailboxes
-%% off heap. Nothing brakes the callers but the price of a send: that is how the peer is described.
+%% picks a proxy; a proxy takes what lies in its mailbox, at most 1,000 elements, as one batch and sends it with `!`
+%% to its worker on the other node. The worker replays the batch: a message with `!`, a cast and a call by spawning a
+%% process. An answer goes the same way in the other direction, so both legs are batched. Both sides keep their
+%% mailboxes off heap. Nothing brakes the callers but the price of a send: that is how the peer is described.
 -module(hawser_bench_pool).
 -behaviour(hawser_bench_path).
 -behaviour(hawser_bench_requests).

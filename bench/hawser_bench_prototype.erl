@@ -1,7 +1,7 @@
-%% Path prototype: another transport, from outside this repository, to be measured in the same sitting. `--prototype DIR`
-%% names a folder with its compiled module `proto`: setup/2 (peer, sockets) connects, send/2 sends to a process of the peer,
-%% and cast/4 and call/4 (`{ok, Value}`) run a function there, if it has them.
-%% The nodes find the folder in the environment variable PROTO_DIR. Never part of an ordinary run.
+%% Path prototype: another transport, from outside this repository, to be measured in the same sitting. `--prototype
+%% DIR` names a folder with its compiled module `proto`: setup/2 (peer, sockets) connects, send/2 sends to a process
+%% of the peer, and cast/4 and call/4 (`{ok, Value}`) run a function there, if it has them. The nodes find the folder
+%% in the environment variable PROTO_DIR. Never part of an ordinary run.
 -module(hawser_bench_prototype).
 -behaviour(hawser_bench_path).
 -behaviour(hawser_bench_requests).

@@ -4,17 +4,19 @@
 
 -export([head/2, table/3, codec/1, csv/1]).
 
--define(FIGURES, [messages, seconds, rate, cpu, cpu_sender, cpu_receiver, grow_sender, grow_receiver, p50, p99, queue_median, queue_max]).
+-define(FIGURES, [messages, seconds, rate, cpu, cpu_sender, cpu_receiver, grow_sender, grow_receiver, p50, p99,
+                  queue_median, queue_max]).
 
 %% What ran on what.
 -spec head(hawser_bench_plan:options(), string()) -> iolist().
 head(#{schedulers := S, rounds := R, erl := Erl, env := Env}, PoolText) ->
-    [line("Two nodes on one machine of ~w cores, +S ~w each, OTP ~s; medians of up to ~w interleaved rounds, each on fresh nodes.",
-          [hawser_bench_nodes:cores(), S, erlang:system_info(otp_release), R]),
+    [line("Two nodes on one machine of ~w cores, +S ~w each, OTP ~s; medians of interleaved rounds (--rounds ~w), "
+          "each on fresh nodes.", [hawser_bench_nodes:cores(), S, erlang:system_info(otp_release), R]),
      [line("Further erl arguments: ~s", [lists:join($\s, Erl)]) || Erl =/= []],
      [line("hawser env: ~0p", [Env]) || Env =/= []],
      line("Pooled: ~s.", [PoolText]),
-     line("CPU: utime + stime of both nodes' VMs. Memory: peak resident above what the node had before the warm-up.", [])].
+     line("CPU: utime + stime of both nodes' VMs. Memory: peak resident above what the node had before the warm-up.",
+          [])].
 
 -spec table(hawser_bench_plan:section(), [module()], hawser_bench_results:entries()) -> iolist().
 table(Section, Paths, Entries) ->
@@ -23,14 +25,16 @@ table(Section, Paths, Entries) ->
      row([{Name, Width} || {Name, Width, _} <- Columns]),
      [[[row([{Value(Key, Path, Entries), Width} || {_, Width, Value} <- Columns])
         || Path <- Paths, hawser_bench_results:median(Section, Key, {Path, rate}, Entries) =/= undefined],
-       [line("  ~s: ~s", [Path:title(), reason(Reason)]) || {Path, Reason} <- hawser_bench_results:failures(Section, Key, Entries)]]
+       [line("  ~s: ~s", [Path:title(), reason(Reason)])
+        || {Path, Reason} <- hawser_bench_results:failures(Section, Key, Entries)]]
       || Key <- hawser_bench_results:keys(Section, Entries)]].
 
 -spec codec([hawser_bench_codec:row()]) -> iolist().
 codec(Rows) ->
     Widths = [36, 14, 14, 8, 14, 14, 8],
     Cells = fun(Texts) -> row(lists:zip(Texts, Widths)) end,
-    ["\nCodec alone, ns per term and bytes (hawser: around N calls inside the NIF; the VM's: an Erlang loop around N calls)\n",
+    ["\nCodec alone, ns per term and bytes "
+     "(hawser: around N calls inside the NIF; the VM's: an Erlang loop around N calls)\n",
      Cells(["term", "hawser encode", "decode", "bytes", "VM encode", "decode", "bytes"]),
      [Cells([Term] ++ cost(Hawser) ++ cost(Vm)) || #{term := Term, hawser := Hawser, vm := Vm} <- Rows]].
 
@@ -42,17 +46,25 @@ csv(Entries) ->
 
 title(flood) -> "Flood: N writers, one receiver each, three maps of ten atom fields";
 title(one) -> "One writer alone, flood";
-title(saturated) -> "Saturated: 200 processes that compute without end on each node, 100 writers; delivered inside the window";
-title(consumer) -> "Saturated consumers: 200 computing processes on the receiving node only, 100 writers; messages waiting at a consumer";
+title(saturated) ->
+    "Saturated: 200 processes that compute without end on each node, 100 writers; delivered inside the window";
+title(consumer) ->
+    "Saturated consumers: 200 computing processes on the receiving node only, 100 writers; "
+    "messages waiting at a consumer";
 title(paced) -> "Paced: all writers together at a fixed rate; time from send to receipt in microseconds";
 title(large) -> "Large binaries, 10 writers (informational)";
-title(cast) -> "Casts: N callers; the body is erlang:send to the caller's counting process, three maps of ten atom fields";
-title(call) -> "Calls: N callers, each waits for each answer; the body is the casts', so that the message travels both ways";
-title(idle) -> "One caller on idle nodes: microseconds of a call; ratios are medians of each round's own";
-title(saturated_call) -> "Saturated: 200 computing processes on each node, 100 callers; answered inside the window".
+title(cast) ->
+    "Casts: N callers; the body is erlang:send to the caller's counting process, three maps of ten atom fields";
+title(call) ->
+    "Calls: N callers, each waits for each answer; the body is the casts', so that the message travels both ways";
+title(idle) ->
+    "One caller on idle nodes: microseconds of a call; ratios are medians of each round's own";
+title(saturated_call) ->
+    "Saturated: 200 computing processes on each node, 100 callers; answered inside the window".
 
 columns(Section) ->
-    [{key_name(Section), 9, fun(Key, _, _) -> integer_to_list(Key) end}, {"path", 11, fun(_, Path, _) -> Path:title() end}]
+    [{key_name(Section), 9, fun(Key, _, _) -> integer_to_list(Key) end},
+     {"path", 11, fun(_, Path, _) -> Path:title() end}]
         ++ figures(Section).
 
 figures(idle) ->
@@ -82,10 +94,10 @@ against(Section, Text) ->
     Text ++ (reference(Section)):title().
 
 rate(large) ->
-    [{"MB/s", 9, fun(Key, Path, E) -> number(Key / 1.0e6 * hawser_bench_results:median(large, Key, {Path, rate}, E), 0) end},
+    [{"MB/s", 9, fun(Bytes, Path, E) -> number(Bytes / 1.0e6 * median(large, Bytes, Path, rate, E), 0) end},
      {against(large, "x "), 7, fun(Key, Path, E) -> ratio(large, Key, Path, rate, E) end}];
 rate(S) ->
-    [{unit(S) ++ "/s", 9, fun(Key, Path, E) -> number(hawser_bench_results:median(S, Key, {Path, rate}, E), 0) end},
+    [{unit(S) ++ "/s", 9, fun(Key, Path, E) -> number(median(S, Key, Path, rate, E), 0) end},
      {"(min-max)", 17, fun(Key, Path, E) -> range(hawser_bench_results:range(S, Key, {Path, rate}, E)) end},
      {against(S, "x "), 7, fun(Key, Path, E) -> ratio(S, Key, Path, rate, E) end},
      {"x pooled", 9, fun(Key, Path, E) -> ratio(S, Key, {Path, hawser_bench_pool}, rate, E) end}].
@@ -100,15 +112,19 @@ own(S) ->
     cpu(S).
 
 cpu(S) ->
-    [figure(S, "CPU us/" ++ unit(S), 11, cpu, 2), figure(S, "sender", 9, cpu_sender, 2), figure(S, "receiver", 9, cpu_receiver, 2),
+    [figure(S, "CPU us/" ++ unit(S), 11, cpu, 2), figure(S, "sender", 9, cpu_sender, 2),
+     figure(S, "receiver", 9, cpu_receiver, 2),
      {against(S, "CPU of "), 11, fun(Key, Path, E) -> ratio(S, Key, Path, cpu, E) end}].
 
 memory(S) ->
-    [{Name, 12, fun(Key, Path, E) -> number(hawser_bench_results:median(S, Key, {Path, Figure}, E) / 1048576, 0) end}
+    [{Name, 12, fun(Key, Path, E) -> number(median(S, Key, Path, Figure, E) / 1048576, 0) end}
      || {Name, Figure} <- [{"sender +MiB", grow_sender}, {"recv +MiB", grow_receiver}]].
 
 figure(Section, Name, Width, Figure, Decimals) ->
-    {Name, Width, fun(Key, Path, E) -> number(hawser_bench_results:median(Section, Key, {Path, Figure}, E), Decimals) end}.
+    {Name, Width, fun(Key, Path, E) -> number(median(Section, Key, Path, Figure, E), Decimals) end}.
+
+median(Section, Key, Path, Figure, Entries) ->
+    hawser_bench_results:median(Section, Key, {Path, Figure}, Entries).
 
 ratio(Section, Key, {_Path, _Other} = Paths, Figure, Entries) ->
     number(hawser_bench_results:ratio(Section, Key, Paths, Figure, Entries), 2);

@@ -5,8 +5,8 @@
 -export([median/4, range/4, ratio/5, paired/5, failures/3, keys/2, median/1]).
 -export_type([entry/0, entries/0]).
 
--type entry() :: #{section := hawser_bench_plan:section(), key := pos_integer(), path := module(), round := pos_integer(),
-                   outcome := {ok, hawser_bench_trial:figures()} | {error, term()}}.
+-type entry() :: #{section := hawser_bench_plan:section(), key := pos_integer(), path := module(),
+                   round := pos_integer(), outcome := {ok, hawser_bench_trial:figures()} | {error, term()}}.
 -type entries() :: [entry()].
 
 %% Median over the rounds; undefined when no round has the figure.
@@ -14,7 +14,8 @@
 median(Section, Key, Figure, Entries) ->
     median(values(Section, Key, Figure, Entries)).
 
--spec range(hawser_bench_plan:section(), pos_integer(), {module(), atom()}, entries()) -> {number(), number()} | undefined.
+-spec range(hawser_bench_plan:section(), pos_integer(), {module(), atom()}, entries()) ->
+    {number(), number()} | undefined.
 range(Section, Key, Figure, Entries) ->
     case values(Section, Key, Figure, Entries) of
         [] -> undefined;

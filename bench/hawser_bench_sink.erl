@@ -85,7 +85,8 @@ observe(Pace, #{writers := N, count := Count, epoch := Epoch}, Start, _Counter, 
     case hawser_bench_workload:stamped(Pace) of
         true ->
             Sorted = lists:sort(Latencies),
-            Outcome#{latency => {hawser_bench_workload:percentile(Sorted, 50), hawser_bench_workload:percentile(Sorted, 99)}};
+            [P50, P99] = [hawser_bench_workload:percentile(Sorted, Percent) || Percent <- [50, 99]],
+            Outcome#{latency => {P50, P99}};
         false ->
             Outcome
     end.

@@ -1,13 +1,13 @@
 %% The sending node's half of a measurement: one process that opens the receivers on the other node, starts one writer
-%% per receiver and waits for the receivers' word, and with calls for the writers' own. Called by hawser_bench_trial through
-%% peer:call/4, as arm/1 and then fire/0, so that the meter can be read in between. Holds no figures.
+%% per receiver and waits for the receivers' word, and with calls for the writers' own. Called by hawser_bench_trial
+%% through peer:call/4, as arm/1 and then fire/0, so that the meter can be read in between. Holds no figures.
 -module(hawser_bench_source).
 
 -export([arm/1, fire/0, burn/1]).
 -export_type([outcome/0]).
 
--type outcome() :: #{messages := non_neg_integer(), micros := pos_integer(), latency => {P50 :: integer(), P99 :: integer()},
-                     queue => {Median :: integer(), Max :: integer()}}.
+-type outcome() :: #{messages := non_neg_integer(), micros := pos_integer(),
+                     latency => {P50 :: integer(), P99 :: integer()}, queue => {Median :: integer(), Max :: integer()}}.
 
 %% Receivers and writers exist and wait when this returns.
 -spec arm(hawser_bench_workload:spec()) -> ok.
@@ -43,7 +43,8 @@ burn(Processes) ->
     [spawn(fun() -> compute(1) end) || _ <- lists:seq(1, Processes)],
     ok.
 
-%% Small integers only: what a reduction costs is how long the others wait, and with large ones it is twenty times as much.
+%% Small integers only: what a reduction costs is how long the others wait, and with large ones it is twenty times as
+%% much.
 compute(X) ->
     compute((X * 75 + 74) band 16#ffff).
 

@@ -7,10 +7,12 @@
 
 -type settings() :: #{nodes := hawser_bench_nodes:options(), path := hawser_bench_path:settings()}.
 
-%% Rates per second; CPU in microseconds per message or request; memory in bytes above what the node had before the warm-up;
-%% p50 and p99 in microseconds. A round of the idle caller has neither CPU nor memory: its paths share their nodes.
--type figures() :: #{messages := non_neg_integer(), seconds := float(), rate := float(), cpu => float(), cpu_sender => float(),
-                     cpu_receiver => float(), grow_sender => integer(), grow_receiver => integer(),
+%% Rates per second; CPU in microseconds per message or request; memory in bytes above what the node had before the
+%% warm-up; p50 and p99 in microseconds. A round of the idle caller has neither CPU nor memory: its paths share their
+%% nodes.
+-type figures() :: #{messages := non_neg_integer(), seconds := float(), rate := float(), cpu => float(),
+                     cpu_sender => float(), cpu_receiver => float(),
+                     grow_sender => integer(), grow_receiver => integer(),
                      p50 => number(), p99 => number(), queue_median => integer(), queue_max => integer()}.
 
 -define(CONTROL_MS, 60000).
@@ -34,7 +36,8 @@ measure(Path, Workload, #{sender := Sender, receiver := Receiver} = Pair, PathSe
     Base = hawser_bench_meter:read(Pair),
     _ = shot(Pair, hawser_bench_workload:warmup(Spec)),
     {Before, Outcome, After} = shot(Pair, Spec),
-    hawser_bench_nodes:call(Sender, Path, intact, [maps:get(node, Receiver)], ?CONTROL_MS) orelse throw(path_lost_under_the_workload),
+    hawser_bench_nodes:call(Sender, Path, intact, [maps:get(node, Receiver)], ?CONTROL_MS)
+        orelse throw(path_lost_under_the_workload),
     figures(Outcome, hawser_bench_meter:cpu_us(Before, After), hawser_bench_meter:growth(Base, After)).
 
 %% Opens the path between the two; throws `{unavailable, Why}` when it cannot be had.
@@ -57,11 +60,13 @@ shot(#{sender := Sender} = Pair, #{deadline_ms := DeadlineMs} = Spec) ->
         {error, Reason} -> throw(Reason)
     end.
 
-figures(#{messages := Messages, micros := Micros} = Outcome, #{sender := CpuS, receiver := CpuR}, #{sender := GrowS, receiver := GrowR}) ->
+figures(#{messages := Messages, micros := Micros} = Outcome, #{sender := CpuS, receiver := CpuR},
+        #{sender := GrowS, receiver := GrowR}) ->
     Each = max(1, Messages),
     maps:merge(
-        #{messages => Messages, seconds => Micros / 1.0e6, rate => Messages * 1.0e6 / Micros, cpu => (CpuS + CpuR) / Each,
-          cpu_sender => CpuS / Each, cpu_receiver => CpuR / Each, grow_sender => GrowS, grow_receiver => GrowR},
+        #{messages => Messages, seconds => Micros / 1.0e6, rate => Messages * 1.0e6 / Micros,
+          cpu => (CpuS + CpuR) / Each, cpu_sender => CpuS / Each, cpu_receiver => CpuR / Each,
+          grow_sender => GrowS, grow_receiver => GrowR},
         extra(Outcome)).
 
 extra(#{latency := {P50, P99}}) -> #{p50 => P50, p99 => P99};

@@ -1,5 +1,6 @@
-%% The figures that hawser is to reach, judged: one PASS or MISS line each. Called by hawser_bench with `--assert`. Pure.
-%% A figure that was not measured is a MISS, unless its whole section, or the prototype, was left out of the run.
+%% The figures that hawser is to reach, judged: one PASS or MISS line each. Called by hawser_bench with `--assert`.
+%% Pure. A figure that was not measured is a MISS, unless its whole section, or the prototype, was left out of the
+%% run.
 -module(hawser_bench_verdict).
 
 -export([judge/2]).
@@ -39,31 +40,40 @@ rules(Entries) ->
     messages(Entries) ++ requests().
 
 messages(Entries) ->
-    Prototype = [N || N <- [10, 100, 10000], hawser_bench_results:median(flood, N, {?PROTOTYPE, cpu}, Entries) =/= undefined],
-    [{flood, text("flood, ~w writers: CPU per message against the prototype", N), times(flood, N, ?PROTOTYPE, cpu), {'<=', 1.1}}
+    Prototype = [N || N <- [10, 100, 10000],
+                      hawser_bench_results:median(flood, N, {?PROTOTYPE, cpu}, Entries) =/= undefined],
+    [{flood, text("flood, ~w writers: CPU per message against the prototype", N),
+      times(flood, N, ?PROTOTYPE, cpu), {'<=', 1.1}}
      || N <- Prototype] ++
     [{flood, text("flood, ~w writers: msg/s against !", N), times(flood, N, ?PLAIN, rate), {'>=', X}}
      || {N, X} <- [{10, 2.0}, {100, 2.0}, {10000, 2.8}]] ++
-    [{flood, text("flood, ~w writers: msg/s against pooled", N), times(flood, N, ?POOL, rate), {'>=', 1.4}} || N <- [10, 100, 10000]] ++
+    [{flood, text("flood, ~w writers: msg/s against pooled", N), times(flood, N, ?POOL, rate), {'>=', 1.4}}
+     || N <- [10, 100, 10000]] ++
     [{flood, text("flood, ~w writers: CPU per message against !", N), times(flood, N, ?PLAIN, cpu), {'<=', 0.5}}
      || N <- [10, 100, 10000]] ++
     [{flood, "flood, 100 writers: growth of the sender in MiB", fun grown/1, {'<', 64}},
-     {saturated, "200 computing processes on each node: msg/s against !", times(saturated, 100, ?PLAIN, rate), {'>=', 3.0}},
+     {saturated, "200 computing processes on each node: msg/s against !",
+      times(saturated, 100, ?PLAIN, rate), {'>=', 3.0}},
      {one, "one writer alone: msg/s against !", times(one, 1, ?PLAIN, rate), {'>=', 1.0}}].
 
 requests() ->
-    [{cast, text("cast, ~w callers: casts/s against erpc", N), times(cast, N, ?ERPC, rate), {'>=', 3.0}} || N <- [100, 10000]] ++
-    [{cast, text("cast, ~w callers: casts/s against pooled", N), times(cast, N, ?POOL, rate), {'>=', 1.2}} || N <- [100, 10000]] ++
+    [{cast, text("cast, ~w callers: casts/s against erpc", N), times(cast, N, ?ERPC, rate), {'>=', 3.0}}
+     || N <- [100, 10000]] ++
+    [{cast, text("cast, ~w callers: casts/s against pooled", N), times(cast, N, ?POOL, rate), {'>=', 1.2}}
+     || N <- [100, 10000]] ++
     [{call, text("call, ~w callers: calls/s against erpc", N), times(call, N, ?ERPC, rate), {'>=', X}}
      || {N, X} <- [{100, 2.5}, {10000, 2.0}]] ++
     [{call, text("call, ~w callers: calls/s against pooled", N), times(call, N, ?POOL, rate), {'>=', X}}
      || {N, X} <- [{100, 1.4}, {10000, 1.1}]] ++
     [{call, text("call, 10 callers: calls/s against pooled, pairs of ~w rounds", ?TEN_ROUNDS),
       pairs(call, 10, ?POOL, rate, ?TEN_ROUNDS), {'>=', 1.0}}] ++
-    [{call, text("call, ~w callers: CPU per call against erpc", N), times(call, N, ?ERPC, cpu), {'<=', 0.5}} || N <- [100, 10000]] ++
-    [{call, text("hawser_erpc:call, ~w callers: calls/s against erpc", N), times(call, N, {?OUR_ERPC, ?ERPC}, rate), {'>=', 2.0}}
+    [{call, text("call, ~w callers: CPU per call against erpc", N), times(call, N, ?ERPC, cpu), {'<=', 0.5}}
      || N <- [100, 10000]] ++
-    [{saturated_call, "200 computing processes on each node: calls/s against erpc", times(saturated_call, 100, ?ERPC, rate), {'>=', 1.0}},
+    [{call, text("hawser_erpc:call, ~w callers: calls/s against erpc", N),
+      times(call, N, {?OUR_ERPC, ?ERPC}, rate), {'>=', 2.0}}
+     || N <- [100, 10000]] ++
+    [{saturated_call, "200 computing processes on each node: calls/s against erpc",
+      times(saturated_call, 100, ?ERPC, rate), {'>=', 1.0}},
      {idle, text("one idle caller: p50 against erpc, pairs of ~w rounds", ?IDLE_ROUNDS),
       pairs(idle, 1, ?ERPC, p50, ?IDLE_ROUNDS), {'<=', 1.0}},
      {idle, text("one idle caller: p99 against erpc, pairs of ~w rounds", ?IDLE_ROUNDS),

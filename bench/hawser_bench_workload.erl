@@ -9,14 +9,16 @@
 
 %% flood: as fast as the path takes it. {paced, Rate}: Rate messages per second of all writers together, each message
 %% with the time of its sending. {timed, SettleMs, WindowMs}: flood without end, counted inside the window only.
--type pace() :: flood | {paced, Rate :: pos_integer()} | {timed, SettleMs :: non_neg_integer(), WindowMs :: pos_integer()}.
+-type pace() ::
+    flood | {paced, Rate :: pos_integer()} | {timed, SettleMs :: non_neg_integer(), WindowMs :: pos_integer()}.
 
-%% `operation`: whether writers send their messages, cast that they be sent over there, or call for it and wait for each
-%% answer. `count` is per writer, and ignored when timed. `busy`: processes that compute without end, on the sending and on
-%% the receiving node. `epoch` is a system time in microseconds near to now, so that a stamp is a small integer.
--type spec() :: #{path := module(), peer := node(), operation := hawser_bench_path:operation(), writers := pos_integer(),
-                  count := pos_integer(), pace := pace(), payload := payload(), busy := {non_neg_integer(), non_neg_integer()},
-                  epoch := integer(), deadline_ms := pos_integer()}.
+%% `operation`: whether writers send their messages, cast that they be sent over there, or call for it and wait for
+%% each answer. `count` is per writer, and ignored when timed. `busy`: processes that compute without end, on the
+%% sending and on the receiving node. `epoch` is a system time in microseconds near to now, so that a stamp is a small
+%% integer.
+-type spec() :: #{path := module(), peer := node(), operation := hawser_bench_path:operation(),
+                  writers := pos_integer(), count := pos_integer(), pace := pace(), payload := payload(),
+                  busy := {non_neg_integer(), non_neg_integer()}, epoch := integer(), deadline_ms := pos_integer()}.
 
 %% Three maps of ten fields, keys and values atoms: some 530 bytes of external term format.
 -spec payload(payload()) -> term().

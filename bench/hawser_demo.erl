@@ -1,6 +1,6 @@
-%% The demo's entry: three acts with the control records of this machine's installed packages. They are streamed from one
-%% node to another, looked up on another node, and asked of several nodes of which one is stopped half way. Called by
-%% bench/demo.sh. Ends with 1 unless every record and every answer was verified. The acts print their own tables.
+%% The demo's entry: three acts with the control records of this machine's installed packages. They are streamed from
+%% one node to another, looked up on another node, and asked of several nodes of which one is stopped half way. Called
+%% by bench/demo.sh. Ends with 1 unless every record and every answer was verified. The acts print their own tables.
 -module(hawser_demo).
 
 -export([main/0]).
@@ -28,8 +28,9 @@ options([], #{file := File} = Options) ->
         {true, true} ->
             {ok, Options};
         {false, _} ->
-            {error, [File, " is not there. The demo's data is the package list of a Debian or Ubuntu machine; elsewhere name "
-                     "a file of the same form (for example a Packages file of a Debian mirror): bench/demo.sh --file FILE"]};
+            {error, [File, " is not there. The demo's data is the package list of a Debian or Ubuntu machine; "
+                     "elsewhere name a file of the same form (for example a Packages file of a Debian mirror): "
+                     "bench/demo.sh --file FILE"]};
         {_, false} ->
             {error, "The demo reads /proc and runs on Linux only."}
     end;
@@ -43,6 +44,6 @@ run(Options) ->
             0;
         Complaints ->
             hawser_demo_screen:say("", []),
-            [hawser_demo_screen:say("FAILED ~s", [Text]) || Text <- Complaints],
+            [hawser_demo_screen:say("FAILED ~ts", [Text]) || Text <- Complaints],
             1
     end.

@@ -13,8 +13,8 @@
 run(#{pairs := Pairs, seconds := Seconds} = Options) ->
     say("Act one. Two nodes on this machine (OTP ~s, ~w cores): ~w processes on one stream package records to ~w on",
         [erlang:system_info(otp_release), hawser_bench_nodes:cores(), Pairs, Pairs]),
-    say("the other, ~w s over each path, over and over again; each receiver verifies number and checksum of every record.",
-        [Seconds]),
+    say("the other, ~w s over each path, over and over again; each receiver verifies number and checksum of every "
+        "record.", [Seconds]),
     Passes = [{Path, hawser_demo_pass:run(hawser_demo_stream, Path, Seconds, Options)} || Path <- ?PATHS],
     table([{Path, Figures} || {Path, {ok, Figures}} <- Passes]),
     [["act one, ", Path:title(), ": ", Why] || {Path, Result} <- Passes, Why <- complaints(Result)].
@@ -23,8 +23,9 @@ table(Good) ->
     say("", []),
     row("", [Path:title() || {Path, _} <- Good]),
     [row(Name, [Value(Figures) || {_, Figures} <- Good]) || {Name, Value} <- rows()],
-    [say("~nThe data: ~w records, ~w bytes of text. Verification is part of the receiver's CPU on either path: about ~.1f us "
-         "per record.", [Records, Bytes, Us]) || {_, #{corpus := {Records, Bytes, Us}}} <- lists:sublist(Good, 1)],
+    [say("~nThe data: ~w records, ~w bytes of text. Verification is part of the receiver's CPU on either path: about "
+         "~.1f us per record.", [Records, Bytes, Us])
+     || {_, #{corpus := {Records, Bytes, Us}}} <- lists:sublist(Good, 1)],
     say("CPU: utime + stime of both VMs, with making and checking the records. Memory: peak resident size.", []).
 
 rows() ->

@@ -16,9 +16,9 @@
 -spec run(hawser_demo:options()) -> [iolist()].
 run(#{seconds := Seconds, file := File}) ->
     Half = max(1, Seconds div 4),
-    say("~nAct three. Three nodes: a asks b and c for the same packages, ~w callers of each group function; after ~w s node c",
+    say("~nAct three. Three nodes: a asks b and c for the same packages, ~w callers of each group function; after ~w s",
         [?CALLERS, Half]),
-    say("is stopped with SIGKILL, and they go on for as long. Each answer is held against what its function promises.", []),
+    say("node c is stopped with SIGKILL, and they go on for as long. Each answer is held against its promise.", []),
     Sides = [A, B, C] = hawser_bench_nodes:start(["a", "b", "c"], hawser_demo_pass:node_options()),
     try
         judge(play(A, B, C, Half, File), B, C)
@@ -32,7 +32,8 @@ run(#{seconds := Seconds, file := File}) ->
 play(#{node := Asking} = A, #{node := First} = B, #{node := Second} = C, Half, File) ->
     [ok = hawser_demo_pass:open(?PATH, receiver, Side, Asking) || Side <- [B, C]],
     [ok = hawser_demo_pass:open(?PATH, sender, A, Peer) || Peer <- [First, Second]],
-    [_ = call(Side, hawser_demo_lookup, load, [Role, File]) || {Side, Role} <- [{A, sender}, {B, receiver}, {C, receiver}]],
+    _ = [call(Side, hawser_demo_lookup, load, [Role, File])
+     || {Side, Role} <- [{A, sender}, {B, receiver}, {C, receiver}]],
     tuple_size(call(A, hawser_demo_lookup, names, [])) > 0 orelse throw([File, " holds no packages"]),
     ok = call(A, hawser_demo_group, arm, [[First, Second], ?CALLERS]),
     ok = call(A, hawser_demo_group, go, []),
@@ -83,11 +84,13 @@ table(Tallies, B, C) ->
         [Before, Between, Later] = [tally(Function, Phase, Tallies) || Phase <- [before, between, later]],
         cells(atom_to_list(Function),
               [{number(answers, Before), 11}, {of_node(B, Before), 9}, {of_node(C, Before), 9},
-               {number(answers, Later), 12}, {of_node(B, Later), 9}, {of_node(C, Later), 9}, {number(rejected, Later), 9},
-               {number(answers, Between), 9}, {integer_to_list(lists:sum([W || #{wrong := W} <- [Before, Between, Later]])), 9}])
+               {number(answers, Later), 12}, {of_node(B, Later), 9}, {of_node(C, Later), 9},
+               {number(rejected, Later), 9}, {number(answers, Between), 9},
+               {integer_to_list(lists:sum([W || #{wrong := W} <- [Before, Between, Later]])), 9}])
     end, functions()),
-    say("b's and c's: answers that hold that node's record. Rejects: call_all_wait names c, the others leave it out. Between:", []),
-    say("answers to calls that began or ended while c was being stopped.", []).
+    say("b's and c's: answers that hold that node's record. Rejects: call_all_wait names c, the others leave it out.",
+        []),
+    say("Between: answers to calls that began or ended while c was being stopped.", []).
 
 cells(Name, Cells) ->
     row(Name, 14, Cells).
@@ -102,8 +105,12 @@ number(Key, Tally) ->
     integer_to_list(maps:get(Key, Tally)).
 
 wrong(Function, Tallies) ->
-    [io_lib:format("act three: ~s: ~w answers not as promised (~w), such as ~0P", [Function, W, Phase, Answer, 30])
-     || Phase <- [before, between, later], #{wrong := W, example := {wrong, Answer}} <- [tally(Function, Phase, Tallies)]].
+    [io_lib:format("act three: ~s: ~w answers not as promised (~w), such as ~ts", [Function, W, Phase, short(Answer)])
+     || Phase <- [before, between, later],
+        #{wrong := W, example := {wrong, Answer}} <- [tally(Function, Phase, Tallies)]].
+
+short(Answer) ->
+    string:slice(io_lib:format("~0tP", [Answer, 20]), 0, 200).
 
 %% A function without any answer in one of the two halves has shown nothing.
 silent(Function, Tallies) ->

@@ -12,8 +12,8 @@
 -spec run(hawser_demo:options()) -> [iolist()].
 run(#{pairs := Callers, seconds := Seconds0} = Options) ->
     Seconds = max(1, Seconds0 * 2 div 3),
-    say("~nAct two. ~w processes on one node look packages up on the other, one call after another, ~w s over each path;",
-        [Callers, Seconds]),
+    say("~nAct two. ~w processes on one node look packages up on the other, one call after another, ~w s over each "
+        "path;", [Callers, Seconds]),
     say("each caller compares the checksum of every record that it gets with the one that its own node has.", []),
     Passes = [{Path, hawser_demo_pass:run(hawser_demo_lookup, Path, Seconds, Options)} || Path <- ?PATHS],
     table([{Path, Figures} || {Path, {ok, Figures}} <- Passes]),
@@ -23,7 +23,8 @@ table(Good) ->
     say("", []),
     row("", [Path:title() || {Path, _} <- Good]),
     [row(Name, [Value(Figures) || {_, Figures} <- Good]) || {Name, Value} <- rows()],
-    say("CPU as above, with checking the records. A call's time is that of one of so many callers at once, its check not in it.", []).
+    say("CPU as above, with checking the records. A call's time is that of one of so many callers at once, its check "
+        "not in it.", []).
 
 rows() ->
     [{"lookups verified", fun(#{verified := N}) -> integer_to_list(N) end},

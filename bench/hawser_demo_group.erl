@@ -1,7 +1,7 @@
-%% Act three on the node that asks: callers of hawser's group functions, each call on the same two nodes, and each answer
-%% held against what the function promises. Called by hawser_demo_act_three, which says when one of the two is about to be
-%% stopped and when it is gone: a call that ran wholly before or wholly after must answer as promised for that state, one
-%% in between as for either.
+%% Act three on the node that asks: callers of hawser's group functions, each call on the same two nodes, and each
+%% answer held against what the function promises. Called by hawser_demo_act_three, which says when one of the two is
+%% about to be stopped and when it is gone: a call that ran wholly before or wholly after must answer as promised for
+%% that state, one in between as for either.
 -module(hawser_demo_group).
 
 -export([arm/2, go/0, stopping/0, stopped/0, stop/0, seen/0, outcome/1]).
@@ -9,7 +9,8 @@
 
 -type group_function() :: call_one | call_any | call_all | call_all_wait.
 -type phase() :: before | between | later.
-%% `by_node`: how many answers hold a good one of that node; `rejected`: how many name the stopped node among the rejects.
+%% `by_node`: how many answers hold a good one of that node; `rejected`: how many name the stopped node among the
+%% rejects.
 -type tally() :: #{answers := non_neg_integer(), by_node := #{node() => pos_integer()}, rejected := non_neg_integer(),
                    wrong := non_neg_integer(), example := none | {wrong, Answer :: term()}}.
 -type tallies() :: #{{group_function(), phase()} => tally()}.
@@ -79,12 +80,11 @@ phase(_Begun, 0) -> before;
 phase(Begun, _Ended) when Begun >= 2 -> later;
 phase(_Begun, _Ended) -> between.
 
-count({Function, Phase}, Nodes, Checksum, Answer, #{answers := N, by_node := ByNode, rejected := R, wrong := W} = Tally) ->
+count({Function, Phase}, Nodes, Checksum, Answer, #{wrong := W} = Tally) ->
     {Good, Rejects} = parts(Answer),
-    Counted = Tally#{answers := N + 1,
-                     by_node := lists:foldl(fun({Node, _}, Sum) -> maps:update_with(Node, fun(X) -> X + 1 end, 1, Sum) end,
-                                            ByNode, Good),
-                     rejected := R + length(Rejects)},
+    One = #{answers => 1, by_node => maps:from_list([{Node, 1} || {Node, _} <- Good]), rejected => length(Rejects),
+            wrong => 0, example => none},
+    Counted = add(One, Tally),
     Right = lists:all(fun({_Node, Record}) -> hawser_demo_lookup:right(Record, Checksum) end, Good),
     case Right andalso promised(Function, Phase, Nodes, Answer) of
         true -> Counted;
@@ -96,8 +96,8 @@ parts({ok, Replies}) when is_list(Replies) -> {Replies, []};
 parts({Replies, Rejects}) when is_list(Replies), is_list(Rejects) -> {Replies, Rejects};
 parts(_Other) -> {[], []}.
 
-%% What the function promises with both nodes up, and with the second one gone: a node that cannot be reached is left out,
-%% and call_all_wait names it.
+%% What the function promises with both nodes up, and with the second one gone: a node that cannot be reached is left
+%% out, and call_all_wait names it.
 promised(Function, between, Nodes, Answer) ->
     promised(Function, before, Nodes, Answer) orelse promised(Function, later, Nodes, Answer);
 promised(Function, before, Nodes, {ok, {Node, _}}) when Function =:= call_one; Function =:= call_any ->
@@ -126,13 +126,17 @@ gather(0, _Deadline, Sum) ->
     {ok, Sum};
 gather(Left, Deadline, Sum) ->
     receive
-        {tallies, Tallies} -> gather(Left - 1, Deadline, maps:fold(fun add/3, Sum, Tallies))
+        {tallies, Tallies} ->
+            Add = fun(Key, Tally, All) -> All#{Key => add(Tally, maps:get(Key, All, ?NO_TALLY))} end,
+            gather(Left - 1, Deadline, maps:fold(Add, Sum, Tallies))
     after max(0, Deadline - erlang:monotonic_time(millisecond)) ->
         {error, {Left, Sum}}
     end.
 
-add(Key, #{answers := N, by_node := ByNode, rejected := R, wrong := W, example := Example}, Sum) ->
-    #{answers := N0, by_node := ByNode0, rejected := R0, wrong := W0, example := Example0} = maps:get(Key, Sum, ?NO_TALLY),
-    Sum#{Key => #{answers => N0 + N, rejected => R0 + R, wrong => W0 + W,
-                  by_node => maps:fold(fun(Node, X, All) -> All#{Node => X + maps:get(Node, All, 0)} end, ByNode0, ByNode),
-                  example => case Example0 of none -> Example; _ -> Example0 end}}.
+add(Tally, Sum) ->
+    maps:map(fun(Key, Value) -> join(Key, Value, maps:get(Key, Tally)) end, Sum).
+
+join(by_node, A, B) -> maps:fold(fun(Node, N, All) -> All#{Node => N + maps:get(Node, All, 0)} end, A, B);
+join(example, none, B) -> B;
+join(example, A, _) -> A;
+join(_Number, A, B) -> A + B.

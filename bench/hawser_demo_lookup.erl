@@ -1,6 +1,6 @@
-%% Act two on its nodes: the answering node keeps the records by package name, callers on the other one look them up, and
-%% verify each by the checksum that they have from their own copy of the file. Called by hawser_demo_pass; find/1 is what
-%% is called over the path. Act three looks up the same records.
+%% Act two on its nodes: the answering node keeps the records by package name, callers on the other one look them up,
+%% and verify each by the checksum that they have from their own copy of the file. Called by hawser_demo_pass; find/1
+%% is what is called over the path. Act three looks up the same records.
 -module(hawser_demo_lookup).
 -behaviour(hawser_demo_pass).
 
@@ -37,7 +37,7 @@ keep(sender, ByName) ->
     {map_size(ByName), lists:sum([Bytes || {_, Bytes, _} <- maps:values(ByName)]), 0.0}.
 
 %% The record of a package, on a node that has loaded them.
--spec find(binary()) -> hawser_demo_records:record().
+-spec find(binary()) -> hawser_demo_records:package().
 find(Name) ->
     maps:get(Name, persistent_term:get(?RECORDS)).
 
@@ -59,7 +59,8 @@ arm(Path, Peer, Callers) ->
     Names = names(),
     Start = fun(I) -> (I * 7919) rem tuple_size(Names) end,
     Shared = {Path, Peer, Judge, Counter, Ended},
-    Pids = [spawn(fun() -> receive go -> look_up(Shared, Names, Start(I), ?NO_TALLY) end end) || I <- lists:seq(1, Callers)],
+    Caller = fun(I) -> receive go -> look_up(Shared, Names, Start(I), ?NO_TALLY) end end,
+    Pids = [spawn(fun() -> Caller(I) end) || I <- lists:seq(1, Callers)],
     persistent_term:put(?MODULE, {Pids, Ended, Counter, Judge}).
 
 -spec go() -> integer().

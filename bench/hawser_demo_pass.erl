@@ -1,6 +1,6 @@
 %% One pass of an act over one path: fresh nodes, the path opened between them, the act's processes let go and stopped
-%% again, a line that says how far it is, and what the pass took. Called by the acts that compare paths; what runs on the
-%% nodes is a module of this behaviour. Judges nothing.
+%% again, a line that says how far it is, and what the pass took. Called by the acts that compare paths; what runs on
+%% the nodes is a module of this behaviour. Judges nothing.
 -module(hawser_demo_pass).
 
 -export([run/4, node_options/0, open/4]).
@@ -10,8 +10,8 @@
 %% The act's own tally, and: `unreported` processes that said nothing in time, whether the path was `intact` at the end,
 %% microseconds of `cpu` of each node, their peaks of resident memory in bytes.
 -type figures() :: #{unreported := non_neg_integer(), intact := boolean(), corpus := corpus(), seconds := float(),
-                     cpu := #{sender := integer(), receiver := integer()}, peak_sender := integer(), peak_receiver := integer(),
-                     verified := non_neg_integer(), atom() => term()}.
+                     cpu := #{sender := integer(), receiver := integer()}, peak_sender := integer(),
+                     peak_receiver := integer(), verified := non_neg_integer(), atom() => term()}.
 
 %% What the line says is verified.
 -callback noun() -> string().
@@ -22,8 +22,8 @@
 %% Called on both nodes, on the sending one last, whose answer counts.
 -callback load(sender | receiver, file:filename()) -> corpus().
 
-%% On the sending node: everything is started and waits. Then go/0, which answers the system time in microseconds, and at
-%% the end stop/0.
+%% On the sending node: everything is started and waits. Then go/0, which answers the system time in microseconds, and
+%% at the end stop/0.
 -callback arm(Path :: module(), Peer :: node(), Processes :: pos_integer()) -> ok.
 -callback go() -> integer().
 -callback stop() -> ok.
@@ -31,8 +31,8 @@
 %% Verified up to now, or nearly so.
 -callback seen() -> non_neg_integer().
 
-%% Sums over all processes when each has reported; what there is when they have not in time. `finished` is the system time
-%% in microseconds of the last one's end.
+%% Sums over all processes when each has reported; what there is when they have not in time. `finished` is the system
+%% time in microseconds of the last one's end.
 -callback outcome(TimeoutMs :: pos_integer()) -> {ok, Tally} | {error, {Unreported :: pos_integer(), Tally}} when
     Tally :: #{finished := integer(), verified := non_neg_integer(), atom() => term()}.
 
@@ -78,7 +78,8 @@ measure(Act, Path, #{sender := #{node := From} = Sender, receiver := #{node := T
     Start = call(Sender, Act, go, []),
     watch(Act, Path, Pair, Before, Start, Start + Seconds * 1000000, 0),
     ok = call(Sender, Act, stop, []),
-    Outcome = hawser_bench_nodes:call(maps:get(Act:judged_at(), Pair), Act, outcome, [?DRAIN_MS], ?CONTROL_MS + ?DRAIN_MS),
+    Judging = maps:get(Act:judged_at(), Pair),
+    Outcome = hawser_bench_nodes:call(Judging, Act, outcome, [?DRAIN_MS], ?CONTROL_MS + ?DRAIN_MS),
     After = hawser_bench_meter:read(Pair),
     hawser_demo_screen:progress_end(),
     Intact = call(Sender, Path, intact, [To]),

@@ -1,15 +1,15 @@
-%% The demo's data: the control records of a dpkg status file as Erlang terms, each with its checksum. Called on the demo's
-%% nodes. Knows nothing of nodes and paths.
+%% The demo's data: the control records of a dpkg status file as Erlang terms, each with its checksum. Called on the
+%% demo's nodes. Knows nothing of nodes and paths.
 -module(hawser_demo_records).
 
 -export([read/1, checksum/1]).
--export_type([item/0, record/0]).
+-export_type([item/0, package/0]).
 
 %% Field names are atoms if Debian's policy or dpkg names them, binaries else: a file must not be able to make atoms.
 %% Values are text, except: installed_size is an integer, lists of relations are lists of dependency().
--type record() :: #{atom() | binary() => binary() | integer() | [dependency()]}.
+-type package() :: #{atom() | binary() => binary() | integer() | [dependency()]}.
 -type dependency() :: binary() | {binary(), Relation :: atom(), Version :: binary()} | {any_of, [dependency()]}.
--type item() :: {Checksum :: non_neg_integer(), TextBytes :: pos_integer(), record()}.
+-type item() :: {Checksum :: non_neg_integer(), TextBytes :: pos_integer(), package()}.
 
 %% One item per paragraph of the file, in its order.
 -spec read(file:filename()) -> [item()].
@@ -18,7 +18,7 @@ read(File) ->
     [item(Paragraph) || Paragraph <- binary:split(Text, <<"\n\n">>, [global, trim_all]), Paragraph =/= <<"\n">>].
 
 %% The same for equal records on any node: maps have no order, so their pairs are sorted first.
--spec checksum(record()) -> non_neg_integer().
+-spec checksum(package()) -> non_neg_integer().
 checksum(Record) ->
     erlang:crc32(term_to_binary(lists:sort(maps:to_list(Record)))).
 

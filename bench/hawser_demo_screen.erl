@@ -1,5 +1,5 @@
-%% What the demo writes: lines, table rows, and the one line that says how far it is. Called by the acts. Knows nothing of
-%% what the figures mean.
+%% What the demo writes: lines, table rows, and the one line that says how far it is. Called by the acts. Knows
+%% nothing of what the figures mean.
 -module(hawser_demo_screen).
 
 -export([say/2, row/2, row/3, fixed/2, progress/2, progress_end/0]).
@@ -21,8 +21,8 @@ row(Name, Width, Cells) ->
 fixed(Value, Decimals) ->
     float_to_list(float(Value), [{decimals, Decimals}]).
 
-%% Called twice a second with a number that grows: on a terminal one line that is written over; elsewhere a line every two
-%% seconds.
+%% Called twice a second with a number that grows: on a terminal one line that is written over; elsewhere a line every
+%% two seconds.
 -spec progress(non_neg_integer(), iolist()) -> ok.
 progress(Line, Text) ->
     case {tty(), Line rem 4} of

@@ -45,7 +45,8 @@ arm(Path, Peer, Pairs) ->
     Receivers = erpc:call(Peer, ?MODULE, receivers, [Pairs]),
     Ended = atomics:new(1, []),
     Size = tuple_size(persistent_term:get(?CORPUS)),
-    Senders = [spawn(fun() -> sender(Path, Dest, Ended, (I * 7919) rem Size) end) || {I, Dest} <- lists:enumerate(Receivers)],
+    Senders = [spawn(fun() -> sender(Path, Dest, Ended, (I * 7919) rem Size) end)
+               || {I, Dest} <- lists:enumerate(Receivers)],
     persistent_term:put(?MODULE, {Senders, Ended}).
 
 %% System time in microseconds of the start.
@@ -128,7 +129,8 @@ gather(0, _Deadline, Sum) ->
     {ok, Sum};
 gather(Left, Deadline, Sum) ->
     receive
-        {tally, Tally} -> gather(Left - 1, Deadline, maps:map(fun(Key, Value) -> join(Key, Value, maps:get(Key, Tally)) end, Sum))
+        {tally, Tally} ->
+            gather(Left - 1, Deadline, maps:map(fun(Key, Value) -> join(Key, Value, maps:get(Key, Tally)) end, Sum))
     after max(0, Deadline - erlang:monotonic_time(millisecond)) ->
         {error, {Left, Sum}}
     end.
