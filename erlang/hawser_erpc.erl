@@ -328,7 +328,7 @@ next(Collection, _) when map_size(Collection) =:= 0 -> no_request;
 next(Collection, Deadline) -> hawser_request:receive_any(Collection, Deadline).
 
 labelled(Response, Tag, Collection, Delete) ->
-    Label = label(Tag, maps:get(Tag, Collection)),
+    {_, Label} = entry(Tag, maps:get(Tag, Collection)),
     Left =
         case Delete of
             true -> maps:remove(Tag, Collection);
@@ -343,11 +343,9 @@ labelled(Response, Tag, Collection, Delete) ->
 -spec give_up(request_id_collection()) -> no_return().
 give_up(Collection) ->
     maps:foreach(
-        fun(Tag, {Pending, _} = Entry) ->
-                _ = label(Tag, Entry),
-                hawser_request:abandon(Pending);
-           (_, _) ->
-                ?FAIL(badarg)
+        fun(Tag, Entry) ->
+            {Id, _} = entry(Tag, Entry),
+            hawser_request:abandon(Id)
         end,
         Collection
     ),
@@ -382,17 +380,17 @@ reqids_add(_, _, _) ->
 %% @doc The request ids with their labels, in no order.
 -spec reqids_to_list(request_id_collection()) -> [{request_id(), Label :: term()}].
 reqids_to_list(Collection) when is_map(Collection) ->
-    [{element(1, Entry), label(Tag, Entry)} || {Tag, Entry} <- maps:to_list(Collection)];
+    maps:fold(fun(Tag, Entry, List) -> [entry(Tag, Entry) | List] end, [], Collection);
 reqids_to_list(_) ->
     ?FAIL(badarg).
 
-%% The label of an entry that is one.
-label(Tag, {Pending, Label}) ->
-    case hawser_request:is_pending(Pending) andalso hawser_request:tag(Pending) of
-        Tag when is_reference(Tag) -> Label;
+%% A request id and its label, if that is what is there.
+entry(Tag, {Id, _} = Entry) ->
+    case hawser_request:is_pending(Id) andalso hawser_request:tag(Id) of
+        Tag when is_reference(Tag) -> Entry;
         _ -> ?FAIL(badarg)
     end;
-label(_, _) ->
+entry(_, _) ->
     ?FAIL(badarg).
 
 valid(Id) ->
