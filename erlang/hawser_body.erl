@@ -6,7 +6,7 @@
 %% started it hears so and answers instead. How a body fails is told as erpc tells it.
 -module(hawser_body).
 
--export([start_cast/2, start_call/4, ended/3, ended/4]).
+-export([start_cast/2, start_call/4, ended/4]).
 -export([cast/2, call/4]).
 
 %% `plain': the request is a binary with external term format, decoded by the body.
@@ -34,11 +34,6 @@ start_call(Form, Request, Shard, Call) ->
     catch
         error:system_limit -> instead(Shard, self(), Call, {system, system_limit})
     end.
-
-%% @doc The same as {@link ended/4}, for who does not know the body: the answer may overtake what the body has sent.
--spec ended(hawser_nif:shard(), hawser_nif:call_id(), Reason :: term()) -> ok.
-ended(Shard, Call, Reason) ->
-    ended(Shard, Call, self(), Reason).
 
 %% @doc A body has ended: answers for it, behind all that it has sent, if it has not done so itself.
 -spec ended(hawser_nif:shard(), hawser_nif:call_id(), Body :: pid(), Reason :: term()) -> ok.

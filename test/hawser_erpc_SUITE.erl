@@ -235,7 +235,7 @@ full_process_table(_) ->
     ok = await_session(At, Full),
     [Theirs, Ours] = [call(A, ?MODULE, full_table, [There, Module], ?MS) || Module <- ?MODULES],
     [] = [{Theirs, Ours} || Theirs =/= Ours],
-    {[{error, {erpc, system_limit}} | _], _} = Ours.
+    {[{error, {erpc, system_limit}} | _], {messages, []}, {value, 1}} = Ours.
 
 %% Whatever waits for a node that dies hears of noconnection, as from erpc.
 node_dies(_) ->
