@@ -1,5 +1,6 @@
 defmodule Consumer do
-  # Two nodes, hawser on both, one message each way. fallback is none, so that nothing can have gone over distribution.
+  # Two nodes, hawser on both, messages each way and a call. fallback is none, so that nothing that hawser sends can have gone
+  # over distribution; what Consumer.AsEver sends is seen in hawser's counters.
   # hawser starts with this application: mix has put it among its own.
 
   def main do
@@ -19,15 +20,29 @@ defmodule Consumer do
       10_000 -> exit(:no_answer)
     end
 
+    before = sent()
+    :ok = Consumer.AsEver.main(echo, there)
+    4 = sent() - before
     :peer.stop(peer)
+  end
+
+  defp sent do
+    %{totals: %{sent_messages: sent}} = :hawser.info()
+    sent
   end
 
   def echo(here) do
     :ok = :hawser.await(here, 10_000)
 
+    echo()
+  end
+
+  defp echo do
     receive do
       {from, message} -> :hawser.send(from, {self(), message})
     end
+
+    echo()
   end
 
   defp start(node) do

@@ -1,4 +1,5 @@
-%% Two nodes, hawser on both, one message each way. fallback is none, so that nothing can have gone over distribution.
+%% Two nodes, hawser on both, messages each way and a call. fallback is none, so that nothing that hawser sends can have gone
+%% over distribution; what the transformed module sends is seen in hawser's counters.
 %% hawser starts with this application, which names it among its own.
 -module(consumer).
 -export([main/0, echo/1]).
@@ -16,7 +17,14 @@ main() ->
         {Echo, Answer} -> io:format("~ts answers ~ts~n", [There, Answer])
     after 10_000 -> exit(no_answer)
     end,
+    Before = sent(),
+    ok = transformed:main(Echo, There),
+    2 = sent() - Before,
     peer:stop(Peer).
+
+sent() ->
+    #{totals := #{sent_messages := Sent}} = hawser:info(),
+    Sent.
 
 start(Node) ->
     %% Loading sets the environment: what is set before would be gone.
@@ -29,6 +37,10 @@ start(Node) ->
 
 echo(Here) ->
     ok = hawser:await(Here, 10_000),
+    echo().
+
+echo() ->
     receive
         {From, Message} -> hawser:send(From, {self(), Message})
-    end.
+    end,
+    echo().
