@@ -1,7 +1,7 @@
 %% @doc Turns a module's sends and its calls of `erpc' into hawser's while it is compiled.
 %%
 %% For user code: `-compile({parse_transform, hawser_transform}).' Called by the compiler; nothing of it runs in the
-%% program. `Dest ! Message', `erlang:send/2,3' and `erlang:'!'/2' become `hawser:send/2,3', each function of `erpc'
+%% program. `Dest ! Message', `erlang:send/2,3' and ``erlang:'!'/2'' become `hawser:send/2,3', each function of `erpc'
 %% becomes that of `hawser_erpc', and so do external funs of them (`fun erpc:call/4') and types (`erpc:request_id()').
 %% Values, order of evaluation, lines and columns stay, and so does the caller's line in the stack of a failed send.
 %%
@@ -17,7 +17,7 @@
 -type position() :: tail | inner.
 
 %% @doc The compiler's hook: the module's forms, rewritten. A module without anything to rewrite comes back as it is.
--spec parse_transform([erl_parse:abstract_form() | erl_parse:form_info()], [compile:option()]) ->
+-spec parse_transform([erl_parse:abstract_form() | erl_parse:form_info()], [term()]) ->
     [erl_parse:abstract_form() | erl_parse:form_info()].
 parse_transform(Forms, _Options) ->
     [form(Form) || Form <- Forms].
