@@ -8,7 +8,7 @@
 %% shard ended it tells the session's owner, once.
 -module(hawser_reader).
 
--export([open/1, start_link/4, begin_reading/1, arrived/1]).
+-export([open/1, close/2, start_link/4, begin_reading/1, arrived/1]).
 -export([init/1, loop/1]).
 
 %% Bytes of one read, and how many reads may lie in the mailbox.
@@ -30,17 +30,22 @@
 open(Shard) ->
     case hawser_nif:shard_descriptor(Shard) of
         {ok, Descriptor} ->
-            Opts = [{inet_backend, inet}, binary, {active, false}, {packet, raw}, {buffer, ?READ_BYTES}],
+            %% Whoever gives a descriptor to the driver keeps it, unless the driver is to exit when the peer closes.
+            Opts = [{inet_backend, inet}, binary, {active, false}, {packet, raw}, {buffer, ?READ_BYTES}, {exit_on_close, false}],
             case gen_tcp:fdopen(Descriptor, Opts) of
-                {ok, Port} ->
-                    {ok, Port};
-                {error, Reason} ->
-                    ok = hawser_nif:descriptor_close(Descriptor),
-                    {error, iolist_to_binary(io_lib:format("the VM does not take the socket: ~p", [Reason]))}
+                {ok, Port} -> {ok, Port};
+                {error, Reason} -> {error, iolist_to_binary(io_lib:format("the VM does not take the socket: ~p", [Reason]))}
             end;
         {error, Sentence} ->
             {error, Sentence}
     end.
+
+%% @doc Ends the driver's reading and closes its descriptor. By any process; the port may be closed already.
+-spec close(hawser_nif:shard(), inet:socket()) -> ok.
+close(Shard, Port) ->
+    %% Returns when the driver has let go of the descriptor.
+    try port_close(Port) of _ -> ok catch error:badarg -> ok end,
+    hawser_nif:shard_release(Shard).
 
 %% @doc Starts the reader of a port that the calling process owns. It reads nothing before {@link begin_reading/1}.
 -spec start_link(hawser_nif:shard(), inet:socket(), Index :: non_neg_integer(), Owner :: pid()) -> {ok, pid()}.

@@ -64,16 +64,17 @@ open(Node, {{OwnName, OwnCreation, _}, {Name, Creation, _}}, Terms, Sockets) ->
             {error, Reason}
     end.
 
-open_ports([Shard | Shards], Ports) ->
+open_ports([Shard | Shards], Opened) ->
     case hawser_reader:open(Shard) of
         {ok, Port} ->
-            open_ports(Shards, [Port | Ports]);
+            open_ports(Shards, [{Shard, Port} | Opened]);
         {error, Reason} ->
-            lists:foreach(fun gen_tcp:close/1, Ports),
+            lists:foreach(fun({Done, Port}) -> hawser_reader:close(Done, Port) end, Opened),
+            ok = hawser_nif:shard_release(Shard),
             {error, Reason}
     end;
-open_ports([], Ports) ->
-    {ok, lists:reverse(Ports)}.
+open_ports([], Opened) ->
+    {ok, [Port || {_, Port} <- lists:reverse(Opened)]}.
 
 run(Node, Session, Shards, Ports, Terms) ->
     ok = hawser_totals:opened(Node, Session),
@@ -175,14 +176,15 @@ all_done(#live{reading = Reading, writing = Writing}) ->
 
 %% Closes the sockets and ends the processes; answers the session's last counts.
 -spec close(live()) -> counts().
-close(#live{node = Node, session = Session, flushers = Flushers, readers = Readers}) ->
+close(#live{node = Node, session = Session, shards = Shards, ports = Ports, flushers = Flushers, readers = Readers}) ->
     ok = cut(Session),
+    lists:foreach(fun({Shard, Port}) -> hawser_reader:close(Shard, Port) end, lists:zip(Shards, Ports)),
     lists:foreach(fun end_process/1, maps:keys(Flushers) ++ maps:keys(Readers)),
     ok = hawser_totals:ended(Node),
-    #{shards := Shards, dropped := Dropped} = hawser_nif:session_info(Session),
+    #{shards := Counts, dropped := Dropped} = hawser_nif:session_info(Session),
     #{
-        sent_messages => sum(sent_messages, Shards),
-        received_messages => sum(received_messages, Shards),
+        sent_messages => sum(sent_messages, Counts),
+        received_messages => sum(received_messages, Counts),
         dropped => maps:filter(fun(_, Count) -> Count > 0 end, Dropped)
     }.
 

@@ -16,7 +16,6 @@ use crate::wall;
 use hawser_core::receive::{Destination, Frame, Item, Name, Step};
 use hawser_core::{calls, etf, wire};
 use rustler::{Atom, Encoder, Env, NifResult, ResourceArc, Term};
-use std::os::fd::IntoRawFd;
 use std::sync::atomic::Ordering;
 
 /// Bytes of frames decoded in one call: all that one read gives. It takes about 0.2 ms for messages of atoms.
@@ -26,23 +25,20 @@ const ATOM_COST: usize = 256;
 /// A partial frame's buffer of more bytes than this is given back when it is used up.
 const KEEP_AT_MOST: usize = 4 * 1024;
 
-/// A descriptor of the shard's socket for the VM's socket driver to read: `{ok, Descriptor}` or `{error, Sentence}`.
+/// A descriptor of the shard's socket for the VM's socket driver to read: `{ok, Descriptor}` or `{error, Sentence}`. The
+/// shard keeps it open until `shard_release`; the driver never closes it.
 #[rustler::nif]
 fn shard_descriptor(env: Env<'_>, shard: ResourceArc<ShardRef>) -> Term<'_> {
-    match shard.0.stream().map(|stream| stream.try_clone()) {
-        Some(Ok(stream)) => (wall::ok(), stream.into_raw_fd()).encode(env),
-        Some(Err(error)) => {
-            let sentence = format!("the socket's descriptor could not be copied: {error}");
-            (wall::error(), sentence).encode(env)
-        }
-        None => (wall::error(), "the session has ended").encode(env),
+    match shard.0.copy_descriptor() {
+        Ok(descriptor) => (wall::ok(), descriptor).encode(env),
+        Err(error) => (wall::error(), error.to_string()).encode(env),
     }
 }
 
-/// Closes a descriptor of `shard_descriptor` that the driver has not taken.
+/// The driver's port is closed: so may be the descriptor that it read.
 #[rustler::nif]
-fn descriptor_close(descriptor: i32) -> Atom {
-    crate::vm::select::close_copy(descriptor);
+fn shard_release(shard: ResourceArc<ShardRef>) -> Atom {
+    shard.0.release_descriptor();
     wall::ok()
 }
 

@@ -21,8 +21,10 @@ use hawser_core::wire;
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
 
 /// The flusher's part.
 #[derive(Default)]
@@ -105,6 +107,8 @@ pub struct Shard {
     /// A close record is to follow what is queued.
     pub finishing: AtomicBool,
     stream: RwLock<Option<Arc<TcpStream>>>,
+    /// The descriptor that the VM's driver reads; see [`Copied`].
+    copied: Mutex<Option<Copied>>,
     watched: RwLock<Option<Arc<Watched>>>,
     flusher: RwLock<Option<LocalPid>>,
     reader: RwLock<Option<LocalPid>>,
@@ -153,6 +157,7 @@ impl Shard {
             owes_tick: AtomicBool::new(false),
             finishing: AtomicBool::new(false),
             stream: RwLock::new(Some(Arc::new(stream))),
+            copied: Mutex::default(),
             watched: RwLock::new(None),
             flusher: RwLock::new(None),
             reader: RwLock::new(None),
@@ -180,6 +185,25 @@ impl Shard {
     /// The socket, for the length of a call.
     pub fn stream(&self) -> Option<Arc<TcpStream>> {
         self.stream.read().clone()
+    }
+
+    /// Copies the socket's descriptor for the VM's driver.
+    pub fn copy_descriptor(&self) -> std::io::Result<i32> {
+        Copied::close_old();
+        let stream = self
+            .stream()
+            .ok_or_else(|| std::io::Error::other("the session has ended"))?;
+        let copy = stream.try_clone()?;
+        let descriptor = copy.as_raw_fd();
+        *self.copied.lock() = Some(Copied(Some(copy)));
+        Ok(descriptor)
+    }
+
+    /// Closes the copy: the driver has let go of it.
+    pub fn release_descriptor(&self) {
+        if let Some(mut copied) = self.copied.lock().take() {
+            copied.0 = None;
+        }
     }
 
     pub fn watched(&self) -> Option<Arc<Watched>> {
@@ -324,6 +348,30 @@ impl Shard {
         Cut {
             queued,
             unacked: outgoing.outbox.unacked_bytes(),
+        }
+    }
+}
+
+/// A copy of a socket's descriptor that a port of the VM selects. Closed while the port still selects it, its number
+/// could come to mean another socket. A session's owner closes the port and then releases the copy; when the owner was
+/// killed, the port goes with the reader, and the copy is closed some time after the shard is gone.
+struct Copied(Option<TcpStream>);
+
+static LEFT_OPEN: Mutex<Vec<(Instant, TcpStream)>> = Mutex::new(Vec::new());
+/// By then the VM has closed the port of a reader that is dead.
+const OLD: Duration = Duration::from_secs(2);
+
+impl Copied {
+    /// Closes the copies of shards that went without a release.
+    fn close_old() {
+        LEFT_OPEN.lock().retain(|(since, _)| since.elapsed() < OLD);
+    }
+}
+
+impl Drop for Copied {
+    fn drop(&mut self) {
+        if let Some(copy) = self.0.take() {
+            LEFT_OPEN.lock().push((Instant::now(), copy));
         }
     }
 }

@@ -13,7 +13,7 @@ use rustler::sys::{
 use std::ffi::{c_int, c_void};
 use std::marker::PhantomData;
 use std::net::TcpStream;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -131,12 +131,6 @@ unsafe fn let_go(env: *mut ErlNifEnv, object: *mut c_void) {
             no_reference.0,
         );
     }
-}
-
-/// Closes a copy of a socket's descriptor that was made for somebody who then did not take it.
-pub fn close_copy(descriptor: i32) {
-    // SAFETY: the caller made the copy and gave it to nobody; this value is its only owner.
-    drop(unsafe { std::os::fd::OwnedFd::from_raw_fd(descriptor) });
 }
 
 impl Watched {
