@@ -11,6 +11,7 @@ mod decode;
 mod encode;
 mod encoded;
 mod flush;
+mod outcome;
 mod pids;
 mod push;
 mod recv;

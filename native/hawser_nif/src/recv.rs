@@ -12,7 +12,7 @@ use crate::session_nifs::ShardRef;
 use crate::shard::{End, Incoming, Shard};
 use crate::vm::term::LargeBinary;
 use crate::vm::{Immediate, Kind, Vm, Word};
-use crate::wall;
+use crate::{outcome, wall};
 use hawser_core::receive::{Destination, Frame, Item, Name, Step};
 use hawser_core::{calls, etf, wire};
 use rustler::{Atom, Encoder, Env, NifResult, ResourceArc, Term};
@@ -44,8 +44,10 @@ fn shard_release(shard: ResourceArc<ShardRef>) -> Atom {
 
 /// Decodes what has arrived: a binary, behind everything given before; or `none`, to go on with what is left of that.
 ///
-/// A list of `[To | Message]`, `{To, Plain}` (`Plain` for `binary_to_term/1`) and requests, after which to call again;
-/// `again`: everything is decoded, more bytes are needed; `closed`, `{lost, Reason}`, `{malformed, Reason}`.
+/// A list, after which to call again: `[To | Message]`, also of an answer; `{cast, Request}`, `{call, Id, Request}`; and the
+/// same of what is still external term format: `{To, Plain}`, `{cast_plain, Plain}`, `{call_plain, Id, Plain}`,
+/// `{answer_plain, Alias, Plain}`. Or `again`: everything is decoded, more bytes are needed; `closed`, `{lost, Reason}`,
+/// `{malformed, Reason}`.
 #[rustler::nif]
 fn recv<'a>(env: Env<'a>, shard: ResourceArc<ShardRef>, given: Term<'a>) -> NifResult<Term<'a>> {
     let vm = Vm::of(env);
@@ -183,7 +185,6 @@ impl<'a> Slice<'_, 'a> {
             .counters
             .received_messages
             .fetch_add(1, Ordering::Relaxed);
-        let plain = decode::is_plain(frame.term);
         let target = match self.target(&frame.to, incoming, scratch) {
             Ok(Some(target)) => target,
             Ok(None) => return,
@@ -192,8 +193,8 @@ impl<'a> Slice<'_, 'a> {
                 return;
             }
         };
-        if !plain {
-            incoming.end = Some(End::Malformed("a plain term that is none".to_owned()));
+        if let Err(reason) = plain_fits(target, frame.term) {
+            incoming.end = Some(End::Malformed(reason));
         } else if let Some(part) = binary.into_part(self.vm, from, length) {
             self.deliver_plain(target, part, incoming);
         }
@@ -313,9 +314,7 @@ impl<'a> Slice<'_, 'a> {
             return Ok(());
         };
         if frame.plain {
-            if !decode::is_plain(frame.term) {
-                return Err("a plain term that is none".to_owned());
-            }
+            plain_fits(target, frame.term)?;
             let plain = self.vm.make_binary(frame.term);
             self.deliver_plain(target, plain, incoming);
             return Ok(());
@@ -331,6 +330,9 @@ impl<'a> Slice<'_, 'a> {
             peer,
         );
         let message = decoder.whole().map_err(|bad| bad.to_string())?;
+        if matches!(target, Target::Caller(_)) {
+            outcome::check(self.vm, message)?;
+        }
         self.deliver(target, message, incoming);
         Ok(())
     }
@@ -455,4 +457,15 @@ impl<'a> Slice<'_, 'a> {
 
 fn atom<'a>(atom: rustler::Atom) -> Word<'a> {
     Immediate::of_atom(atom).word()
+}
+
+/// Looks at the start of a plain term, which is all that is seen of it here.
+fn plain_fits(target: Target<'_>, plain: &[u8]) -> Result<(), String> {
+    if !decode::is_plain(plain) {
+        return Err("a plain term that is none".to_owned());
+    }
+    match target {
+        Target::Caller(_) => outcome::check_plain(plain),
+        _ => Ok(()),
+    }
 }
