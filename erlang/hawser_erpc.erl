@@ -181,9 +181,9 @@ multicall(Nodes, M, F, A) ->
 -spec multicall([node()], module(), Function :: atom(), Args :: [term()], timeout_time() | call_options()) ->
     [{ok, term()} | caught()].
 multicall(Nodes, M, F, A, #{} = Options) when is_atom(M), is_atom(F), is_list(A) ->
-    Deadline = deadline(maps:get(timeout, Options, infinity)),
-    %% erpc asks for nothing but `true' here.
-    Here = Deadline =:= infinity andalso maps:get(always_spawn, Options, false) =/= true,
+    {Timeout, AlwaysSpawn} = options(Options),
+    Deadline = deadline(Timeout),
+    Here = Deadline =:= infinity andalso not AlwaysSpawn,
     Mfa = {M, F, A},
     case send_to_all(Nodes, request(Nodes, Mfa), Deadline, Here, []) of
         {ok, Sent} ->

@@ -146,10 +146,9 @@ option_rows() ->
     [{{call, [Node, ?B, value, [1], Options]}, Expected} || Node <- ['$here', '$there'], {Options, Expected} <- Call]
     ++ [{{call, [Node, fun() -> 1 end, Options]}, Expected} || Node <- ['$here', '$there'], {Options, Expected} <- Call]
     ++ [{{multicall, [[Node], ?B, value, [1], Options]}, Many(Expected)}
-        || Node <- ['$here', '$there'], {Options, Expected} <- Call, Options =/= #{always_spawn => 1}]
+        || Node <- ['$here', '$there'], {Options, Expected} <- Call]
     ++ [{{multicall, [[Node], fun() -> 1 end, Options]}, Many(Expected)}
-        || Node <- ['$here', '$there'], {Options, Expected} <- Call, Options =/= #{always_spawn => 1}]
-    ++ [{{multicall, [['$there'], ?B, value, [1], #{always_spawn => 1}]}, {value, [{ok, 1}]}}]
+        || Node <- ['$here', '$there'], {Options, Expected} <- Call]
     ++ [{{call, Args}, Badarg} || Args <- [
         [42, ?B, value, [1], #{}], ['$here', 42, value, [1], #{always_spawn => true}], ['$here', ?B, value, x, #{always_spawn => true}],
         ['$here', x, #{}], ['$there', ?B, 42, [1], #{}]
