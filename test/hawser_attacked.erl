@@ -7,7 +7,7 @@
 -export([start/1, stop/1, victim/1, stranger/1, address/1]).
 -export([invite/2, session/1, session/2, opened/1, ended/1]).
 -export([sink/1, take/2, pending/1, left/1, forget/1, tell/2]).
--export([unharmed/1, mark/0, base/1, back_to/2, peak_kib/2, until/1, until/2]).
+-export([unharmed/1, mark/0, base/1, back_to/2, peak_kib/2, info/1, dropped/2, until/1, until/2]).
 %% Run on the nodes, and the logger's callback.
 -export([log/2, node_watch/0, node_log_holds/1, node_ends_of/1]).
 -export([node_sink/0, node_take/2, node_left/1, node_forget/1]).
@@ -174,6 +174,21 @@ peak_kib(Attacked, Fun) ->
     Before = call(victim(Attacked), ?MODULE, node_forget_peak, []),
     _ = Fun(),
     call(victim(Attacked), ?MODULE, node_peak_kib, []) - Before.
+
+%% Counters and gauges of the victim's session with the stranger.
+-spec info(attacked()) -> #{atom() => term()}.
+info(#{stranger := {_, Node}} = Attacked) ->
+    #{session := Session} = call(victim(Attacked), hawser, info, [Node]),
+    Session.
+
+%% What the victim dropped of that session while Fun ran, by reason.
+-spec dropped(attacked(), fun(() -> Result)) -> {#{atom() => pos_integer()}, Result}.
+dropped(Attacked, Fun) ->
+    #{dropped := Before} = info(Attacked),
+    Result = Fun(),
+    #{dropped := After} = info(Attacked),
+    Grown = maps:map(fun(Key, Count) -> Count - maps:get(Key, Before) end, After),
+    {maps:filter(fun(_, Count) -> Count > 0 end, Grown), Result}.
 
 %% For what tells nobody that it has happened: asks again and again, without sleeping.
 -spec until(fun(() -> boolean())) -> ok.

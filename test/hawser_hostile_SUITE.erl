@@ -8,16 +8,15 @@
 -export([
     record_lengths/1, record_kinds/1, announcements/1, frame_lengths/1, frame_kinds/1, batch_numbers/1,
     acknowledgements/1, redefined_atoms/1, destinations/1, terms/1, counts/1, depth/1, duplicate_keys/1, plain_terms/1,
-    bombs/1, too_large/1, large_and_unfinished/1, after_the_close/1, cut_off/1, two_shards/1,
-    flood/1, redials/1
+    bombs/1, too_large/1, large_and_unfinished/1, after_the_close/1, cut_off/1, two_shards/1, flood/1, redials/1
 ]).
 
 -import(hawser_raw_wire, [
-    record/3, batch/4, batch/5, tick/1, close/3, announcement/2, frame/3, to_pid/2, to_name/2, to_alias/2
+    record/3, batch/4, batch/5, tick/1, close/3, announcement/2, frame/3, to_name/2, to_alias/2
 ]).
+-import(hawser_attack, [breaks/3, lives/2, term_breaks/3, plain_breaks/3, embedded/1, batch_of/2, batch_of/3]).
 -import(hawser_attacked, [session/1, session/2, opened/1, ended/1, take/2, left/1]).
 -import(hawser_raw_peer, [raw/2, send_batch/3]).
--import(hawser_test_nodes, [call/4]).
 
 -define(MAX_MESSAGE, 1048576).
 %% hawser's own form is for messages up to this; longer ones are plain.
@@ -41,17 +40,8 @@ init_per_suite(Config) ->
 end_per_suite(Config) ->
     hawser_attacked:stop(proplists:get_value(attacked, Config)).
 
-%% Runs a case against the node under attack, which must come out of it as it went in.
 attack(Config, Case) ->
-    Attacked = proplists:get_value(attacked, Config),
-    ok = hawser_test_nodes:forget_logs(hawser_attacked:victim(Attacked)),
-    [] = left(Attacked),
-    Base = hawser_attacked:base(Attacked),
-    Grown = hawser_attacked:peak_kib(Attacked, fun() -> Case(Attacked) end),
-    Grown < ?MEMORY_KIB orelse error({memory, Grown}),
-    [] = left(Attacked),
-    ok = hawser_attacked:back_to(Base, Attacked),
-    ok = hawser_attacked:unharmed(Attacked).
+    hawser_attack:run(proplists:get_value(attacked, Config), ?MEMORY_KIB, Case).
 
 %% ---- records ----
 
@@ -131,14 +121,16 @@ frame_lengths(Config) ->
         Broken([<<1, 1:32>>, <<1, 100000:32, 0:(200 * 8)>>]),
         Broken([frame(1, binary:copy(<<0>>, Size), <<>>) || Size <- [0, 11]]),
         Broken([frame(2, Name, <<>>) || Name <- [<<>>, <<$R>>, <<$R, 0>>, <<119>>, <<119, 9, "short">>, <<118, 0>>]]),
-        Broken([frame(3, Alias, <<>>) || Alias <- [<<>>, <<0>>, <<16#FFFF:16, "short">>]])
+        Broken([frame(3, Alias, <<>>) || Alias <- [<<>>, <<0>>, <<16#FFFF:16, "short">>]]),
+        Broken([frame(Kind, binary:copy(<<0>>, Size), <<>>) || Kind <- [5, 16#45], Size <- [0, 7, 8, 9, 12]]),
+        Broken([frame(Kind, binary:copy(<<0>>, Size), <<>>) || Kind <- [6, 16#46], Size <- [0, 7]])
     end).
 
 %% A frame of a kind that nobody knows ends the session, unless it says that it may be skipped, however long it is.
 frame_kinds(Config) ->
     attack(Config, fun(Attacked) ->
         _ = [breaks(Attacked, "frame of unknown kind", [batch(2, 0, [], frame(Kind, <<"what">>, <<"ever">>))])
-             || Kind <- [0, 4, 16#3F, 16#40, 16#44, 16#7F]],
+             || Kind <- [0, 7, 9, 16#3F, 16#40, 16#47, 16#49, 16#7F]],
         lives(Attacked, [[batch(2, 0, [], frame(Kind, Content, <<>>))]
             || Kind <- [16#80, 16#81, 16#84, 16#C1, 16#C4, 16#FF],
                Content <- [<<>>, <<"later">>, binary:copy(<<16#FF>>, ?MAX_NATIVE - 5),
@@ -359,71 +351,3 @@ redials(Config) ->
         hawser_raw_peer:close(opened(Attacked)),
         {lost, _} = ended(Attacked)
     end).
-
-%% ---- helpers ----
-
-%% Each of these, behind a good message in the same write and before another one, ends a session with this reason;
-%% the first message is delivered and the second one is not.
-breaks(Attacked, Reason, Rows) ->
-    lists:foreach(
-        fun(Bytes) ->
-            Conn = session(Attacked),
-            {Good, Message} = hawser_attacked:tell(Attacked, before),
-            {Late, _} = hawser_attacked:tell(Attacked, behind),
-            _ = raw(Conn, [batch(1, 0, [], Good), Bytes, batch(3, 0, [], Late)]),
-            ok = hawser_raw_peer:recv_until_closed(Conn),
-            Ended = ended(Attacked),
-            [Message] = take(Attacked, 1),
-            [] = left(Attacked),
-            Right = case Ended of
-                {malformed, {0, Text}} -> string:find(Text, Reason) =/= nomatch;
-                _ -> false
-            end,
-            Right orelse error({Ended, Reason, shown(Bytes)})
-        end, Rows).
-
-shown(Bytes) ->
-    Binary = iolist_to_binary(Bytes),
-    binary:part(Binary, 0, min(100, byte_size(Binary))).
-
-%% None of these hurts, each being batch 2 or no batch.
-lives(Attacked, Rows) ->
-    lists:foreach(
-        fun(Bytes) ->
-            Conn = opened(Attacked),
-            {Good, Message} = hawser_attacked:tell(Attacked, behind),
-            Number = case iolist_to_binary(Bytes) of <<_:32, 1, _/binary>> -> 3; _ -> 2 end,
-            ok = raw(Conn, [batch(1, 0, [], []), Bytes, batch(Number, 0, [], Good)]),
-            [Message] = take_of_living(Attacked, Bytes),
-            hawser_raw_peer:close(Conn),
-            {lost, _} = ended(Attacked)
-        end, Rows).
-
-%% The message, or why the session ended without it.
-take_of_living(#{stranger := {_, Node}} = Attacked, Bytes) ->
-    hawser_attacked:until(fun() ->
-        hawser_attacked:pending(Attacked) > 0 orelse
-            [error({hawser_test_nodes:await_end(hawser_attacked:victim(Attacked), Node), shown(Bytes)})
-             || not lists:member(Node, call(hawser_attacked:victim(Attacked), hawser, nodes, []))] =/= []
-    end),
-    take(Attacked, 1).
-
-%% The same for terms: a message with each of them, good ones before and behind it in the batch.
-term_breaks(Attacked, Reason, Terms) ->
-    in_batch(Attacked, Reason, [iolist_to_binary(Term) || Term <- Terms]).
-
-plain_breaks(Attacked, Reason, Terms) ->
-    in_batch(Attacked, Reason, [{plain, Term} || Term <- Terms]).
-
-in_batch(#{sink := #{pid := Pid}} = Attacked, Reason, Terms) ->
-    breaks(Attacked, Reason, [batch(2, 0, [], [to_pid(Pid, Term), to_pid(Pid, <<106>>)]) || Term <- Terms]).
-
-embedded(Bytes) ->
-    <<$E, (byte_size(Bytes)):32, Bytes/binary>>.
-
-%% A batch that says it is as long as that, and its beginning.
-batch_of(Bytes, Frames) ->
-    batch_of(Bytes, Frames, 2).
-
-batch_of(Bytes, Frames, Number) ->
-    [<<Bytes:32, 1, 0, 0:64, Number:64, 0:32, 0:16>>, Frames].

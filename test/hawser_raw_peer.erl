@@ -7,7 +7,7 @@
 -module(hawser_raw_peer).
 
 -export([connect/2, invite/2, dial/1, dial/2]).
--export([send_batch/3, raw/2, recv_record/1, recv_until_closed/1, close/1, ends/2]).
+-export([send_batch/3, raw/2, recv_record/1, recv_frames/2, recv_frames/3, recv_until_closed/1, close/1, ends/2]).
 %% The handshake in pieces, for those who break it.
 -export([open/1, hello/3, challenge/4, proof/3, accept/0, handshake_frame/1, refusal/1, nonce/0]).
 %% The accepting end.
@@ -198,6 +198,27 @@ recv_record(#{socket := Socket}) ->
         {error, Reason} when Reason =:= closed; Reason =:= econnreset ->
             closed
     end.
+
+%% The next frames, so many of them or more, with their messages; acknowledges nothing.
+-spec recv_frames(conn(), pos_integer()) -> [{hawser_raw_wire:frame(), Message :: term()}].
+recv_frames(Conn, Count) ->
+    {Frames, _} = recv_frames(Conn, Count, #{}),
+    Frames.
+
+%% The same, the ids of these atoms being known already, and those that are known then.
+-spec recv_frames(conn(), integer(), Known) -> {[{hawser_raw_wire:frame(), Message :: term()}], Known}
+    when Known :: #{0..65535 => binary()}.
+recv_frames(_, Count, Known) when Count =< 0 ->
+    {[], Known};
+recv_frames(#{ends := {Here, There}} = Conn, Count, Known) ->
+    Record = recv_record(Conn),
+    Atoms = hawser_raw_wire:atoms(Record, Known),
+    Frames = case Record of
+        {batch, _, _, _, Got} -> [{Frame, hawser_raw_wire:message(Frame, Atoms, {There, Here})} || Frame <- Got];
+        {tick, _} -> []
+    end,
+    {Rest, AtLast} = recv_frames(Conn, Count - length(Frames), Atoms),
+    {Frames ++ Rest, AtLast}.
 
 %% Waits until the other end has closed; what it still sends is thrown away.
 -spec recv_until_closed(conn()) -> ok.

@@ -9,7 +9,7 @@
 -export([dictionary/1, term/3]).
 -export([read/1, atoms/2, message/3]).
 
--export_type([ends/0, dictionary/0, item/0]).
+-export_type([ends/0, dictionary/0, frame/0, item/0]).
 
 %% {node of the sender, its creation}, {node of the receiver, its creation}.
 -type ends() :: {{node(), non_neg_integer()}, {node(), non_neg_integer()}}.

@@ -10,7 +10,8 @@
 -type frame() :: #{
     to := {pid, Creation :: non_neg_integer(), Id :: non_neg_integer(), Serial :: non_neg_integer()}
         | {name, Id :: 0..65535 | binary()} | {alias, binary()}
-        | cast | {call, Id :: non_neg_integer(), Deadline :: non_neg_integer() | none} | {answer, Id :: non_neg_integer()}
+        | cast | {call, Id :: non_neg_integer(), Deadline :: non_neg_integer() | none}
+        | {answer, Id :: non_neg_integer()}
         | skipped,
     plain := boolean(),
     term := binary()
