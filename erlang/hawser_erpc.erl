@@ -42,7 +42,7 @@
 %% `always_spawn': a process of its own even where the calling process would do, which is on this node without a timeout.
 
 -opaque request_id() :: hawser_request:pending().
--opaque request_id_collection() :: #{reference() => {hawser_request:pending(), Label :: term()}}.
+-type request_id_collection() :: hawser_erpc_collection:collection().
 
 -type caught() ::
     {throw, term()}
@@ -232,7 +232,7 @@ send_request(_, _) ->
                   (node(), fun(() -> term()), Label :: term(), request_id_collection()) -> request_id_collection().
 send_request(Node, M, F, A) when is_atom(Node), is_atom(M), is_atom(F), is_list(A) ->
     hawser_request:send(Node, {M, F, A}, infinity);
-send_request(Node, Fun, Label, Collection) when is_atom(Node), is_function(Fun, 0), is_map(Collection) ->
+send_request(Node, Fun, Label, Collection) when is_atom(Node), is_function(Fun, 0) ->
     send_request(Node, erlang, apply, [Fun, []], Label, Collection);
 send_request(_, _, _, _) ->
     ?FAIL(badarg).
@@ -241,11 +241,8 @@ send_request(_, _, _, _) ->
 -spec send_request(
     node(), module(), Function :: atom(), Args :: [term()], Label :: term(), request_id_collection()
 ) -> request_id_collection().
-send_request(Node, M, F, A, Label, Collection) when
-    is_atom(Node), is_atom(M), is_atom(F), is_list(A), is_map(Collection)
-->
-    Pending = hawser_request:send(Node, {M, F, A}, infinity),
-    Collection#{hawser_request:tag(Pending) => {Pending, Label}};
+send_request(Node, M, F, A, Label, Collection) when is_atom(Node), is_atom(M), is_atom(F), is_list(A) ->
+    hawser_erpc_collection:send(Node, {M, F, A}, Label, Collection);
 send_request(_, _, _, _, _, _) ->
     ?FAIL(badarg).
 
@@ -267,11 +264,15 @@ receive_response(Id, Timeout) ->
 %% gives all of them up. `no_request' for an empty collection.
 -spec receive_response(request_id_collection(), timeout_time(), Delete :: boolean()) ->
     {term(), Label :: term(), request_id_collection()} | no_request.
-receive_response(Collection, Timeout, Delete) when is_map(Collection), is_boolean(Delete) ->
-    case next(Collection, deadline(Timeout)) of
-        no_request -> no_request;
-        timeout -> give_up(Collection);
-        {Tag, Outcome} -> labelled(fun() -> result(Outcome) end, Tag, Collection, Delete)
+receive_response(Collection, Timeout, Delete) when is_boolean(Delete) ->
+    case hawser_erpc_collection:next(Collection, deadline(Timeout)) of
+        no_request ->
+            no_request;
+        timeout ->
+            ok = hawser_erpc_collection:give_up(Collection),
+            ?FAIL(timeout);
+        {Tag, Outcome} ->
+            hawser_erpc_collection:labelled(fun() -> result(Outcome) end, Tag, Collection, Delete)
     end;
 receive_response(_, _, _) ->
     ?FAIL(badarg).
@@ -293,11 +294,11 @@ wait_response(Id, Timeout) ->
 %% @doc The same as {@link receive_response/3}, but past the timeout it answers `no_response', and can be called again.
 -spec wait_response(request_id_collection(), timeout_time(), Delete :: boolean()) ->
     {{response, term()}, Label :: term(), request_id_collection()} | no_response | no_request.
-wait_response(Collection, Timeout, Delete) when is_map(Collection), is_boolean(Delete) ->
-    case next(Collection, deadline(Timeout)) of
+wait_response(Collection, Timeout, Delete) when is_boolean(Delete) ->
+    case hawser_erpc_collection:next(Collection, deadline(Timeout)) of
         no_request -> no_request;
         timeout -> no_response;
-        {Tag, Outcome} -> labelled(fun() -> {response, result(Outcome)} end, Tag, Collection, Delete)
+        {Tag, Outcome} -> response(Outcome, Tag, Collection, Delete)
     end;
 wait_response(_, _, _) ->
     ?FAIL(badarg).
@@ -314,84 +315,40 @@ check_response(Message, Id) ->
 %% @doc The same for the requests of a collection; label, `Delete' and errors as in {@link receive_response/3}.
 -spec check_response(Message :: term(), request_id_collection(), Delete :: boolean()) ->
     {{response, term()}, Label :: term(), request_id_collection()} | no_response | no_request.
-check_response(_, Collection, Delete) when map_size(Collection) =:= 0, is_boolean(Delete) ->
-    no_request;
-check_response(Message, Collection, Delete) when is_map(Collection), is_boolean(Delete) ->
-    case hawser_request:check_any(Message, Collection) of
-        {Tag, Outcome} -> labelled(fun() -> {response, result(Outcome)} end, Tag, Collection, Delete);
-        no -> no_response
+check_response(Message, Collection, Delete) when is_boolean(Delete) ->
+    case hawser_erpc_collection:check(Message, Collection) of
+        no_request -> no_request;
+        no -> no_response;
+        {Tag, Outcome} -> response(Outcome, Tag, Collection, Delete)
     end;
 check_response(_, _, _) ->
     ?FAIL(badarg).
 
-next(Collection, _) when map_size(Collection) =:= 0 -> no_request;
-next(Collection, Deadline) -> hawser_request:receive_any(Collection, Deadline).
-
-labelled(Response, Tag, Collection, Delete) ->
-    {_, Label} = entry(Tag, maps:get(Tag, Collection)),
-    Left =
-        case Delete of
-            true -> maps:remove(Tag, Collection);
-            false -> Collection
-        end,
-    try
-        {Response(), Label, Left}
-    catch
-        Class:Reason:Stack -> erlang:raise(Class, {Reason, Label, Left}, Stack)
-    end.
-
--spec give_up(request_id_collection()) -> no_return().
-give_up(Collection) ->
-    maps:foreach(
-        fun(Tag, Entry) ->
-            {Id, _} = entry(Tag, Entry),
-            hawser_request:abandon(Id)
-        end,
-        Collection
-    ),
-    ?FAIL(timeout).
+response(Outcome, Tag, Collection, Delete) ->
+    hawser_erpc_collection:labelled(fun() -> {response, result(Outcome)} end, Tag, Collection, Delete).
 
 %% ---- collections ----
 
 %% @doc An empty collection.
 -spec reqids_new() -> request_id_collection().
 reqids_new() ->
-    #{}.
+    hawser_erpc_collection:new().
 
 %% @doc How many request ids are in the collection.
 -spec reqids_size(request_id_collection()) -> non_neg_integer().
-reqids_size(Collection) when is_map(Collection) ->
-    map_size(Collection);
-reqids_size(_) ->
-    ?FAIL(badarg).
+reqids_size(Collection) ->
+    hawser_erpc_collection:size(Collection).
 
 %% @doc Adds a request id under a label. `badarg' when it is in the collection.
 -spec reqids_add(request_id(), Label :: term(), request_id_collection()) -> request_id_collection().
-reqids_add(Id, Label, Collection) when is_map(Collection) ->
+reqids_add(Id, Label, Collection) ->
     ok = valid(Id),
-    Tag = hawser_request:tag(Id),
-    case Collection of
-        #{Tag := _} -> ?FAIL(badarg);
-        #{} -> Collection#{Tag => {Id, Label}}
-    end;
-reqids_add(_, _, _) ->
-    ?FAIL(badarg).
+    hawser_erpc_collection:add(Id, Label, Collection).
 
 %% @doc The request ids with their labels, in no order.
 -spec reqids_to_list(request_id_collection()) -> [{request_id(), Label :: term()}].
-reqids_to_list(Collection) when is_map(Collection) ->
-    maps:fold(fun(Tag, Entry, List) -> [entry(Tag, Entry) | List] end, [], Collection);
-reqids_to_list(_) ->
-    ?FAIL(badarg).
-
-%% A request id and its label, if that is what is there.
-entry(Tag, {Id, _} = Entry) ->
-    case hawser_request:is_pending(Id) andalso hawser_request:tag(Id) of
-        Tag when is_reference(Tag) -> Entry;
-        _ -> ?FAIL(badarg)
-    end;
-entry(_, _) ->
-    ?FAIL(badarg).
+reqids_to_list(Collection) ->
+    hawser_erpc_collection:to_list(Collection).
 
 valid(Id) ->
     case hawser_request:is_pending(Id) of

@@ -5,13 +5,13 @@
 -export([suite/0, all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2]).
 -export([
     same_exports/1, same_types/1, calls_there/1, calls_here/1, calls_to_many/1, wrong_arguments/1, wrong_arguments_send_nothing/1,
-    options/1, round_trips/1, requests/1, error_reports/1,
+    options/1, round_trips/1, requests/1, error_reports/1, signal_behind_messages/1,
     every_term/1, too_long/1, race_with_timeout/1, full_process_table/1, node_dies/1, session_ends/1, caller_dies/1,
     no_fallback/1, no_hawser/1
 ]).
 %% Run on the nodes.
 -export([
-    differences/2, unexpected/2, scenario_differences/2, round_trip_differences/2, reports/3, race/3, raced/3, await_no_calls/1,
+    differences/2, unexpected/2, scenario_differences/2, round_trip_differences/2, reports/3, race/3, raced/3, await_no_calls/1, signal_behind/2,
     sent/1, full_table/2, fill_table/1, blocked/3, outcomes/1, start_callers/2, term_differences/2
 ]).
 
@@ -31,8 +31,8 @@ all() ->
 groups() ->
     Calls = [calls_there, calls_to_many, wrong_arguments, round_trips, requests, error_reports, every_term],
     [
-        {one_shard, [], Calls ++ [wrong_arguments_send_nothing, race_with_timeout]},
-        {four_shards, [], Calls ++ [calls_here, options, wrong_arguments_send_nothing, race_with_timeout]},
+        {one_shard, [], Calls ++ [wrong_arguments_send_nothing, signal_behind_messages, race_with_timeout]},
+        {four_shards, [], Calls ++ [calls_here, options, wrong_arguments_send_nothing, signal_behind_messages, race_with_timeout]},
         {without_session, [], Calls ++ [options]},
         {edges, [], [too_long, full_process_table, node_dies, session_ends, caller_dies, no_fallback, no_hawser]}
     ].
@@ -191,6 +191,12 @@ reports_of(A, B, There, Module, Failing, Silent) ->
 every_term(Config) ->
     {A, #{there := There}} = ends(Config),
     [] = call(A, ?MODULE, term_differences, [There, [call, throw, exit, error]], ?MS).
+
+%% What a body has sent over hawser is there when its caller hears that a signal ended it.
+signal_behind_messages(Config) ->
+    {A, #{there := There}} = ends(Config),
+    _ = [{Reason, 20} = call(A, ?MODULE, signal_behind, [There, Reason]) || Reason <- [kill, normal, {a, reason}], _ <- lists:seq(1, 50)],
+    ok.
 
 %% ---- edges ----
 
@@ -457,6 +463,21 @@ sent_back(exit, Node, Term) ->
     try hawser_erpc:call(Node, ?B, exits, [Term]) catch exit:{exception, Back} -> {came, Back} end;
 sent_back(error, Node, Term) ->
     try hawser_erpc:call(Node, ?B, errors, [Term]) catch error:{exception, Back, [_ | _]} -> {came, Back} end.
+
+signal_behind(Node, Reason) ->
+    Self = self(),
+    Seen = case Reason of kill -> killed; _ -> Reason end,
+    {exit, {signal, Seen}} = outcome(fun() ->
+        hawser_erpc:call(Node, fun() ->
+            _ = [hawser:send(Self, {said, N}) || N <- lists:seq(1, 20)],
+            ?B:signal(Reason)
+        end)
+    end),
+    {Reason, said(1)}.
+
+%% How many messages are there already, in their order.
+said(N) ->
+    receive {said, N} -> said(N + 1) after 0 -> N - 1 end.
 
 %% ---- races ----
 
