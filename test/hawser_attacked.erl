@@ -141,9 +141,9 @@ unharmed(#{neighbour := {Neighbour, NeighbourNode}, stream := Stream, incarnatio
     Victim = victim(Attacked),
     Incarnation = call(Victim, hawser_nif, incarnation, []),
     Sent = call(Neighbour, ?MODULE, node_progress, [Stream, 50], ?WAIT_MS),
+    [] = call(Victim, ?MODULE, node_ends_of, [NeighbourNode]),
     #{session := #{shards := Shards}} = call(Victim, hawser, info, [NeighbourNode]),
     true = lists:sum([Received || #{received_messages := Received} <- Shards]) >= Sent,
-    [] = call(Victim, ?MODULE, node_ends_of, [NeighbourNode]),
     false = call(Victim, ?MODULE, node_log_holds, [?MARK]),
     ok.
 
