@@ -6,8 +6,8 @@
 
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
 -export([
-    any_order_any_shard/1, twice/1, never/1, answered_late/1, session_ends/1, node_killed/1, deadlines/1, leaders/1,
-    arguments/1, between_messages/1
+    any_order_any_shard/1, twice/1, never/1, answered_late/1, callers_killed/1, session_ends/1, node_killed/1,
+    deadlines/1, leaders/1, arguments/1, between_messages/1
 ]).
 %% Run on the nodes.
 -export([node_call/3, node_outcomes/1]).
@@ -18,18 +18,20 @@
 -import(hawser_test_nodes, [start_node/1]).
 
 -define(CALLERS, 1000).
+-define(HEARTBEAT_MS, 500).
 
 suite() ->
     [{timetrap, {seconds, 60}}].
 
 all() ->
     [
-        any_order_any_shard, twice, never, answered_late, session_ends, node_killed, deadlines, leaders, arguments,
-        between_messages
+        any_order_any_shard, twice, never, answered_late, callers_killed, session_ends, node_killed, deadlines, leaders,
+        arguments, between_messages
     ].
 
 init_per_suite(Config) ->
-    [{attacked, hawser_attacked:start(#{max_message_bytes => 1048576})} | Config].
+    Env = #{max_message_bytes => 1048576, heartbeat_interval_ms => ?HEARTBEAT_MS},
+    [{attacked, hawser_attacked:start(Env)} | Config].
 
 end_per_suite(Config) ->
     hawser_attacked:stop(proplists:get_value(attacked, Config)).
@@ -109,6 +111,26 @@ answered_late(Config) ->
         _ = send_batch(Next, [], [returned(Call) || Call <- Calls]),
         Expected = [{N, {return, N}} || N <- lists:seq(1, ?CALLERS)],
         Expected = outcomes(Attacked, Callers),
+        over(Attacked, [Conn])
+    end).
+
+%% Callers that are killed wait no longer than to the next heartbeat, and the others are not forgotten with them.
+callers_killed(Config) ->
+    with_node(Config, fun(#{stranger := {_, Node}} = Attacked) ->
+        [Conn] = session(Attacked, #{heartbeat_interval_ms => ?HEARTBEAT_MS}),
+        Victim = hawser_attacked:victim(Attacked),
+        ok = hawser_test_nodes:call(Victim, hawser, await, [Node, 20000]),
+        Callers = callers(Attacked, infinity),
+        {Calls, _} = calls_of(Conn, ?CALLERS, #{}),
+        {Killed, Left} = lists:partition(fun({N, _}) -> N rem 3 =:= 0 end, Callers),
+        _ = [true = hawser_test_nodes:call(Victim, erlang, exit, [Pid, kill]) || {_, Pid} <- Killed],
+        ok = hawser_attacked:until(fun() -> waiting(Attacked) =:= length(Left) end),
+        {#{late_answer := Late}, _} = hawser_attacked:dropped(Attacked, fun() ->
+            delivered(Attacked, send_batch(Conn, [], [returned(Call) || Call <- Calls]))
+        end),
+        Late = length(Killed),
+        Expected = [{N, {return, N}} || {N, _} <- Left],
+        Expected = outcomes(Attacked, Left),
         over(Attacked, [Conn])
     end).
 
