@@ -31,8 +31,8 @@
 %% it returned is longer than `max_message_bytes'.
 
 -type group_options() :: boolean() | #{rpc_errors => boolean(), timeout => timeout()}.
-%% `rpc_errors', or the boolean alone: does `{badrpc, _}' count as an error, or is the node left out as if it had not been
-%% in the list? `timeout': milliseconds for the whole call, at most 4294967295, or `infinity', which is the default.
+%% `rpc_errors', or the boolean alone: does `{badrpc, _}' count as an error, or is the node left out as if it had not
+%% been in the list? `timeout': milliseconds for the whole call, at most 4294967295, or `infinity', the default.
 
 -type tagged() :: {node(), ValueOrReason :: term()}.
 
@@ -162,17 +162,18 @@ cast_all(Nodes, Module, Function, Args) ->
 call_one(Nodes, Module, Function, Args) ->
     call_one(Nodes, Module, Function, Args, false).
 
-%% @doc Calls one node after the other until one answers well: this node first if it is in the list, then in random order.
+%% @doc Calls one node after the other until one answers well: this node first if it is there, the others at random.
 %%
 %% An answer is good if it is `{ok, Value}' in the sense of {@link call/5}. After any other, the function's own
-%% `{error, E}', a crash, or `{badrpc, _}', the next node is asked. `{ok, {Node, Value}}', or `{error, [{Node, Reason}]}'
-%% with the reasons in the order in which the nodes were asked, or `{error, none_is_available}' when the list is empty or
-%% every node is left out for its `{badrpc, _}'; with `rpc_errors' none is.
+%% `{error, E}', a crash, or `{badrpc, _}' (a function's own `{error, {badrpc, _}}' is taken for one), the next node is
+%% asked. The answer is `{ok, {Node, Value}}'; or `{error, [{Node, Reason}]}' with the reasons in the order in which
+%% the nodes were asked; or `{error, none_is_available}' when the list is empty or every node is left out for its
+%% `{badrpc, _}'. With `rpc_errors' none is left out.
 %%
-%% After `{badrpc, noconnection}' the function <em>may have run</em> at that node, or run there still, and the next node is
-%% asked all the same: it can run at several nodes. The same holds for `{badrpc, timeout}', though with the time up no
-%% further node is asked; those count as timeouts. Raises `badarg' for what is no list of nodes, module, function, list
-%% of arguments or {@type group_options()}, before anything is sent.
+%% After `{badrpc, noconnection}' the function <em>may have run</em> at that node, or run there still, and the next node
+%% is asked all the same: it can run at several nodes. The same holds for `{badrpc, timeout}', though with the time up
+%% no further node is asked; those count as timeouts. Raises `badarg' for what is no list of nodes, module, function,
+%% list of arguments or {@type group_options()}, before anything is sent.
 -spec call_one([node()], module(), Function :: atom(), Args :: [term()], group_options()) ->
     {ok, tagged()} | {error, none_is_available | [tagged()]}.
 call_one(Nodes, Module, Function, Args, Opts) ->

@@ -130,8 +130,8 @@ guard(Caller) ->
     Monitor = monitor(process, Caller),
     receive {'DOWN', Monitor, process, Caller, _} -> exit(shutdown) end.
 
--spec work(Guard :: pid(), reference(), node(), hawser_request:mfargs() | hawser_request:prepared(), hawser_request:deadline()) ->
-    term().
+-spec work(pid(), Alias :: reference(), node(), Request, hawser_request:deadline()) -> term() when
+    Request :: hawser_request:mfargs() | hawser_request:prepared().
 work(Guard, Alias, Node, Request, Deadline) ->
     try link(Guard) catch error:noproc -> exit(noproc) end,
     Alias ! {Alias, {return, hawser_request:call(Node, Request, Deadline)}}.

@@ -7,7 +7,7 @@
 -export([suite/0, all/0, groups/0, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([
     answers/1, crashes/1, unwrapped/1, casts/1, bad_arguments/1, every_term/1, any_term/1, order/1, group_leader/1,
-    caller_dies/1, caller_dies_without_answer/1, body_killed/1, late_answers/1, many_callers/1
+    caster_dies/1, caller_dies/1, caller_dies_without_answer/1, body_killed/1, late_answers/1, many_callers/1
 ]).
 -export([
     node_dies/1, node_without_session_dies/1, burst_of_casts/1, both_flood/1, stopped/1, stopped_stranger/1, expired/1,
@@ -30,8 +30,8 @@ all() ->
 
 groups() ->
     Cases = [
-        answers, crashes, unwrapped, casts, bad_arguments, every_term, any_term, order, group_leader, caller_dies,
-        caller_dies_without_answer, body_killed, late_answers, many_callers,
+        answers, crashes, unwrapped, casts, bad_arguments, every_term, any_term, order, group_leader, caster_dies,
+        caller_dies, caller_dies_without_answer, body_killed, late_answers, many_callers,
         {group, own_nodes}
     ],
     Own = [
@@ -74,7 +74,8 @@ end_per_testcase(_, Config) ->
         undefined ->
             [{A, _}, {B, NodeB} | _] = proplists:get_value(nodes, Config),
             %% The session of the group is one and the same.
-            [] = [Report || Peer <- [A, B], #{report := #{what := session_ended} = Report} <- hawser_test_nodes:logs(Peer)],
+            [] = [Report || Peer <- [A, B],
+                            #{report := #{what := session_ended} = Report} <- hawser_test_nodes:logs(Peer)],
             until(fun() -> call(A, ?BODIES, waiting_calls, [NodeB]) =:= 0 end),
             [] = call(A, ?BODIES, own_processes, []),
             ok;
@@ -173,7 +174,8 @@ bad_arguments(Config) ->
     [A, {_, NodeB}] = pair(Config),
     Good = [NodeB, erlang, node, []],
     Four = [with(N, Bad, Good)
-            || {N, Bads} <- [{1, [1, "node", {NodeB}]}, {2, ["m", 1]}, {3, [<<"f">>, 1.0]}, {4, [a, [1 | 2], {}, <<>>]}],
+            || {N, Bads} <- [{1, [1, "node", {NodeB}]}, {2, ["m", 1]}, {3, [<<"f">>, 1.0]},
+                             {4, [a, [1 | 2], {}, <<>>]}],
                Bad <- Bads],
     Five = [Args ++ [infinity] || Args <- Four]
         ++ [Good ++ [Bad] || Bad <- [-1, 4294967296, 1.0, never, "1", {abs, 0}, #{}]],
@@ -199,7 +201,8 @@ sent({Peer, _}, Node) ->
     #{session := #{shards := Shards}} = call(Peer, hawser, info, [Node]),
     lists:sum([maps:get(sent_messages, Shard) || Shard <- Shards]).
 
-%% Every kind of term is the same as an argument and as a result as over erpc, also one that hawser does not write itself.
+%% Every kind of term is the same as an argument and as a result as over erpc, also one that hawser does not write
+%% itself.
 every_term(Config) ->
     [A, {_, NodeB}] = pair(Config),
     [] = on(A, fun() -> [Name || {Name, Term} <- hawser_term_kinds:all(), not same(NodeB, Term)] end).
@@ -236,7 +239,8 @@ in_order(Node, Form, Count, Bytes) ->
 %% Each function in a process of its own, all at once.
 together(Funs) ->
     Running = [spawn_monitor(fun() -> exit({ran, ?BODIES:mailbox(Fun)}) end) || Fun <- Funs],
-    [receive {'DOWN', Monitor, process, Pid, Reason} -> {ran, Answer} = Reason, Answer end || {Pid, Monitor} <- Running].
+    [receive {'DOWN', Monitor, process, Pid, Reason} -> {ran, Answer} = Reason, Answer end
+     || {Pid, Monitor} <- Running].
 
 %% ---- whose process the body is ----
 
@@ -251,6 +255,22 @@ group_leader(Config) ->
         ok = hawser:cast(Node, ?BODIES, leader, [self()]),
         receive {leader, Leader} -> ok end,
         exit(Leader, kill)
+    end) || {_, Node} <- Nodes].
+
+%% The death of who cast does not end the body.
+caster_dies(Config) ->
+    [A | _] = Nodes = proplists:get_value(nodes, Config),
+    _ = [on(A, fun() ->
+        Me = self(),
+        {Caster, Monitor} = spawn_monitor(fun() ->
+            ok = hawser:cast(Node, ?BODIES, hold, [Me]),
+            receive never -> ok end
+        end),
+        Body = receive {body, Pid} -> Pid end,
+        exit(Caster, kill),
+        receive {'DOWN', Monitor, process, Caster, killed} -> ok end,
+        true = erpc:call(Node, erlang, is_process_alive, [Body]),
+        exit(Body, kill)
     end) || {_, Node} <- Nodes].
 
 %% The caller's death does not end the body, nobody gets its answer, and the call is taken out of the table.
@@ -373,16 +393,19 @@ burst_of_casts(Config) ->
 both_flood(Config) ->
     [{_, NodeA} = A, {_, NodeB} = B] = pair(Config),
     Flood = fun(Node) ->
-        Callers = [fun() -> [{ok, Term} = hawser:call(Node, ?BODIES, same, [Term]) || Term <- [sized(N, K) || K <- lists:seq(1, 10)]], ok end
-                   || N <- lists:seq(1, 64)],
+        Callers = [fun() -> echoed(Node, [sized(N, K) || K <- lists:seq(1, 10)]) end || N <- lists:seq(1, 64)],
         [{ok, []}] = lists:usort(together(Callers))
     end,
-    Running = [spawn_monitor(fun() -> [{ok, []}] = on(From, fun() -> Flood(To) end) end) || {From, To} <- [{A, NodeB}, {B, NodeA}]],
+    Running = [spawn_monitor(fun() -> [{ok, []}] = on(From, fun() -> Flood(To) end) end)
+               || {From, To} <- [{A, NodeB}, {B, NodeA}]],
     [receive {'DOWN', Monitor, process, Pid, Reason} -> normal = Reason end || {Pid, Monitor} <- Running].
+
+echoed(Node, Terms) ->
+    lists:foreach(fun(Term) -> {ok, Term} = hawser:call(Node, ?BODIES, same, [Term]) end, Terms).
 
 sized(N, K) -> {N, K, binary:copy(<<N>>, (N * K * 97) rem 20000)}.
 
-%% A call to a node that is stopped times out; when the node goes on the answer that it gives reaches nobody, and calls work.
+%% A call to a node that is stopped times out; when the node goes on its answer reaches nobody, and calls work.
 stopped(Config) ->
     [A, {B, NodeB}] = pair(Config),
     Frozen = freeze(B),
@@ -481,8 +504,8 @@ without_fallback(Config) ->
     on(A, fun() ->
         true = net_kernel:connect_node(NodeC),
         {ok, NodeB} = hawser:call(NodeB, erlang, node, []),
-        {error, {badrpc, _}} = hawser:call(NodeC, erlang, node, []),
-        {error, {badrpc, _}} = hawser:call(NodeC, erlang, node, [], 50),
+        {error, {badrpc, noconnection}} = hawser:call(NodeC, erlang, node, []),
+        {error, {badrpc, noconnection}} = hawser:call(NodeC, erlang, node, [], 30000),
         ok = hawser:cast(NodeC, erlang, node, []),
         {ok, Own} = hawser:call(node(), erlang, node, []),
         Own = node()

@@ -93,7 +93,8 @@ mailbox(Fun) ->
 -spec fill(node(), pos_integer()) -> [pid()].
 fill(Node, Count) ->
     Payload = binary:copy(<<1>>, 1000),
-    Fillers = [spawn(fun Fill() -> _ = hawser:send({no_such_name, Node}, Payload), Fill() end) || _ <- lists:seq(1, Count)],
+    Fill = fun Fill() -> _ = hawser:send({no_such_name, Node}, Payload), Fill() end,
+    Fillers = [spawn(Fill) || _ <- lists:seq(1, Count)],
     hawser_attacked:until(fun() -> lists:all(fun waits/1, Fillers) end),
     Fillers.
 

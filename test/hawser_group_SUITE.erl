@@ -4,13 +4,13 @@
 
 -export([suite/0, all/0, groups/0, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([
-    all_good/1, own_node_first/1, random_otherwise/1, errors_go_on/1, first_good_wins/1, first_bad_ends/1, replies_and_rejects/1,
-    unreachable/1, own_badrpc/1, empty_and_duplicates/1, options/1, bad_arguments/1, casts/1, large_requests/1, every_term/1,
-    group_leader/1, deadline/1, late_answers/1
+    all_good/1, own_node_first/1, random_otherwise/1, errors_go_on/1, first_good_wins/1, first_bad_ends/1,
+    replies_and_rejects/1, unreachable/1, own_badrpc/1, empty_and_duplicates/1, options/1, bad_arguments/1, casts/1,
+    large_requests/1, every_term/1, group_leader/1, deadline/1, late_answers/1
 ]).
 -export([
-    caller_dies/1, waiter_killed/1, guard_killed/1, process_table_full/1, node_dies/1, hung_of_several/1, hung_and_full/1,
-    thousand_callers/1, cast_all_past_the_full/1, too_long/1
+    caller_dies/1, body_killed/1, waiter_killed/1, guard_killed/1, process_table_full/1, node_dies/1,
+    hung_of_several/1, hung_and_full/1, thousand_callers/1, cast_all_past_the_full/1, too_long/1, without_fallback/1
 ]).
 
 -import(hawser_test_nodes, [start_node/1, stop/1, kill/1, freeze/1, thaw/1, call/4, call/5, await_session/2]).
@@ -32,13 +32,13 @@ all() ->
 
 groups() ->
     Cases = [
-        all_good, own_node_first, random_otherwise, errors_go_on, first_good_wins, first_bad_ends, replies_and_rejects, unreachable,
-        own_badrpc, empty_and_duplicates, options, bad_arguments, casts, large_requests, every_term, group_leader, deadline,
-        late_answers, {group, own_nodes}
+        all_good, own_node_first, random_otherwise, errors_go_on, first_good_wins, first_bad_ends,
+        replies_and_rejects, unreachable, own_badrpc, empty_and_duplicates, options, bad_arguments, casts,
+        large_requests, every_term, group_leader, deadline, late_answers, {group, own_nodes}
     ],
     Own = [
-        caller_dies, waiter_killed, guard_killed, process_table_full, node_dies, hung_of_several, hung_and_full,
-        thousand_callers, cast_all_past_the_full, too_long
+        caller_dies, body_killed, waiter_killed, guard_killed, process_table_full, node_dies, hung_of_several,
+        hung_and_full, thousand_callers, cast_all_past_the_full, too_long, without_fallback
     ],
     [{one_shard, [], Cases}, {four_shards, [], Cases}, {own_nodes, [], Own}].
 
@@ -79,7 +79,8 @@ end_per_testcase(_, Config) ->
     [A | Others] = Nodes = peers(Config),
     Shared = not proplists:is_defined(own, Config),
     %% The sessions of the group are the same from its beginning to its end.
-    [] = [Report || Shared, {Peer, _} <- Nodes, #{report := #{what := session_ended} = Report} <- hawser_test_nodes:logs(Peer)],
+    [] = [Report || Shared, {Peer, _} <- Nodes,
+                    #{report := #{what := session_ended} = Report} <- hawser_test_nodes:logs(Peer)],
     ok = nothing_left(A, [Node || {Peer, Node} <- Others, is_process_alive(Peer)]),
     _ = [stop(Peer) || not Shared, {Peer, _} <- Nodes, is_process_alive(Peer)],
     ok.
@@ -90,10 +91,12 @@ nothing_left({A, _}, Nodes) ->
 
 special(Case) when Case =:= hung_and_full; Case =:= cast_all_past_the_full -> {?NARROW, #{}};
 special(too_long) -> {#{max_message_bytes => 10000}, #{}};
+special(without_fallback) -> {#{fallback => none, connect_timeout_ms => 300}, #{}};
 special(process_table_full) -> {#{}, #{args => ["+P", "1024"]}};
 special(Case) when Case =:= caller_dies -> {#{heartbeat_interval_ms => 1000}, #{}};
 special(Case) when
-    Case =:= waiter_killed; Case =:= guard_killed; Case =:= node_dies; Case =:= hung_of_several; Case =:= thousand_callers
+    Case =:= body_killed; Case =:= waiter_killed; Case =:= guard_killed; Case =:= node_dies;
+    Case =:= hung_of_several; Case =:= thousand_callers
 ->
     {#{}, #{}};
 special(_) ->
@@ -132,7 +135,8 @@ own_node_first(Config) ->
     on(A, fun() ->
         _ = [{ok, {NodeA, NodeA}} = hawser:call_one(Others ++ [NodeA], erlang, node, []) || _ <- lists:seq(1, 50)],
         Me = self(),
-        _ = [ok = hawser:cast_one(Others ++ [NodeA], erlang, apply, [fun() -> Me ! {ran, node()} end, []]) || _ <- lists:seq(1, 50)],
+        Tell = fun() -> Me ! {ran, node()} end,
+        _ = [ok = hawser:cast_one(Others ++ [NodeA], erlang, apply, [Tell, []]) || _ <- lists:seq(1, 50)],
         _ = [receive {ran, Node} -> NodeA = Node end || _ <- lists:seq(1, 50)]
     end).
 
@@ -144,7 +148,8 @@ random_otherwise(Config) ->
         Me = self(),
         _ = [ok = hawser:cast_one(Others, ?BODIES, mark, [Me, N]) || N <- lists:seq(1, 200)],
         _ = [receive {ran, N} -> ok end || N <- lists:seq(1, 200)],
-        _ = [ok = hawser:cast_one(Others, erlang, apply, [fun() -> Me ! {at, node()} end, []]) || _ <- lists:seq(1, 200)],
+        Tell = fun() -> Me ! {at, node()} end,
+        _ = [ok = hawser:cast_one(Others, erlang, apply, [Tell, []]) || _ <- lists:seq(1, 200)],
         Cast = [receive {at, Node} -> Node end || _ <- lists:seq(1, 200)],
         All = lists:sort(Others),
         All = lists:usort(Called),
@@ -182,12 +187,13 @@ first_good_wins(Config) ->
 first_bad_ends(Config) ->
     {A, Names} = setting(Config),
     on(A, fun() ->
-        _ = [{error, {Bad, {not_at, Bad}}} = hawser:call_all(Names, ?BODIES, only_at, [lists:delete(Bad, Names), here, error])
-             || Bad <- Names],
-        _ = [{error, {Bad, {exit, {not_at, Bad}}}} = hawser:call_all(Names, ?BODIES, only_at, [lists:delete(Bad, Names), here, exit])
-             || Bad <- Names],
-        %% All but one hang, and that one fails.
-        _ = [{error, {Bad, {exit, bad}}} = hawser:call_all(Names, erlang, apply, [fun() -> bad_or_hang(Bad) end, []]) || Bad <- Names]
+        _ = [begin
+            Others = lists:delete(Bad, Names),
+            {error, {Bad, {not_at, Bad}}} = hawser:call_all(Names, ?BODIES, only_at, [Others, here, error]),
+            {error, {Bad, {exit, {not_at, Bad}}}} = hawser:call_all(Names, ?BODIES, only_at, [Others, here, exit]),
+            Hang = fun() -> bad_or_hang(Bad) end,
+            {error, {Bad, {exit, bad}}} = hawser:call_all(Names, erlang, apply, [Hang, []])
+        end || Bad <- Names]
     end).
 
 bad_or_hang(Node) when Node =:= node() -> exit(bad);
@@ -223,7 +229,8 @@ unreachable(Config) ->
         Errors = [{Node, {not_at, Node}} || Node <- Names],
         {error, Errors} = hawser:call_any([?NOBODY | Names], ?BODIES, only_at, [[], v, error]),
         {error, [Lost | Errors]} = hawser:call_any([?NOBODY | Names], ?BODIES, only_at, [[], v, error], true),
-        _ = [{F, {error, none_is_available}} = {F, hawser:F([?NOBODY], erlang, node, [])} || F <- [call_one, call_any, call_all]],
+        _ = [{F, {error, none_is_available}} = {F, hawser:F([?NOBODY], erlang, node, [])}
+             || F <- [call_one, call_any, call_all]],
         _ = [{F, {error, [Lost]}} = {F, hawser:F([?NOBODY], erlang, node, [], true)} || F <- [call_one, call_any]],
         {error, Lost} = hawser:call_all([?NOBODY], erlang, node, [], true),
         {[], [Lost]} = hawser:call_all_wait([?NOBODY], erlang, node, [])
@@ -272,8 +279,8 @@ empty_and_duplicates(Config) ->
 %% The fifth argument is a boolean or a map of two keys, each of which may be missing.
 options(Config) ->
     {A, Names} = setting(Config),
-    Good = [true, false, #{}, #{rpc_errors => true}, #{rpc_errors => false}, #{timeout => infinity}, #{timeout => 4294967295},
-            #{timeout => 30000, rpc_errors => true}],
+    Good = [true, false, #{}, #{rpc_errors => true}, #{rpc_errors => false}, #{timeout => infinity},
+            #{timeout => 4294967295}, #{timeout => 30000, rpc_errors => true}],
     on(A, fun() ->
         _ = [begin
             {ok, _} = hawser:call_one(Names, erlang, node, [], Opts),
@@ -288,10 +295,12 @@ bad_arguments(Config) ->
     {A, [_, NodeB | _] = Names} = setting(Config),
     Good = [Names, erlang, node, []],
     Four = [with(N, Bad, Good)
-            || {N, Bads} <- [{1, [NodeB, [NodeB | NodeB], [NodeB, "node"], [1], #{}]}, {2, ["m", 1]}, {3, [<<"f">>, 1.0]},
-                             {4, [a, [1 | 2], {}]}], Bad <- Bads],
-    Opts = [yes, [], 5000, infinity, #{timeout => -1}, #{timeout => 4294967296}, #{timeout => 1.5}, #{timeout => {abs, 1}},
-            #{rpc_errors => yes}, #{time_out => 1}, #{timeout => 1, other => true}, [{timeout, 1}]],
+            || {N, Bads} <- [{1, [NodeB, [NodeB | NodeB], [NodeB, "node"], [1], #{}]}, {2, ["m", 1]},
+                             {3, [<<"f">>, 1.0]}, {4, [a, [1 | 2], {}]}],
+               Bad <- Bads],
+    Opts = [yes, [], 5000, infinity, #{timeout => -1}, #{timeout => 4294967296}, #{timeout => 1.5},
+            #{timeout => {abs, 1}}, #{rpc_errors => yes}, #{time_out => 1}, #{timeout => 1, other => true},
+            [{timeout, 1}]],
     Five = [Args ++ [false] || Args <- Four] ++ [Good ++ [Bad] || Bad <- Opts],
     Before = sent(A, NodeB),
     _ = on(A, fun() ->
@@ -314,7 +323,7 @@ sent({Peer, _}, Node) ->
     #{session := #{shards := Shards}} = call(Peer, hawser, info, [Node]),
     lists:sum([maps:get(sent_messages, Shard) || Shard <- Shards]).
 
-%% cast_all runs the function once at every node that there is, with the caller's group leader, and is ok also for others.
+%% cast_all runs the function at every node that there is, with the caller's group leader, and is ok also for others.
 casts(Config) ->
     {A, Names} = setting(Config),
     on(A, fun() ->
@@ -375,10 +384,10 @@ deadline(Config) ->
             Good = lists:delete(Hung, Names),
             Replies = [{Node, here} || Node <- Good],
             Args = [Good, here, hang],
-            {Replies, [{Hung, {badrpc, timeout}}]} = hawser:call_all_wait(Names, ?BODIES, only_at, Args, #{timeout => 1000}),
+            Rejects = [{Hung, {badrpc, timeout}}],
+            {Replies, Rejects} = hawser:call_all_wait(Names, ?BODIES, only_at, Args, #{timeout => 1000}),
             {ok, Replies} = hawser:call_all(Names, ?BODIES, only_at, Args, #{timeout => 1000})
-        end || Hung <- Names],
-        {[], _} = hawser:call_all_wait(Names, ?BODIES, only_at, [Names, here, hang], #{timeout => 0, rpc_errors => false})
+        end || Hung <- Names]
     end).
 
 %% Answers that come about when the time is up are answers or nothing: no message comes later.
@@ -418,6 +427,37 @@ caller_dies(Config) ->
             ok
         end)
     end || F <- ?CALLS, Opts <- [true, #{timeout => 120000}]].
+
+%% A body that somebody kills, at whichever node, has crashed with the reason; the others answer.
+body_killed(Config) ->
+    {A, Names} = setting(Config),
+    on(A, fun() ->
+        _ = [begin
+            Told = {Victim, {exit, killed}},
+            Replies = [{Node, here} || Node <- Names, Node =/= Victim],
+            {Replies, [Told]} = with_one_killed(call_all_wait, Names, Victim),
+            {error, Told} = with_one_killed(call_all, Names, Victim),
+            {ok, {Winner, here}} = with_one_killed(call_any, Names, Victim),
+            true = Winner =/= Victim,
+            {error, [Told]} = with_one_killed(call_any, [Victim], Victim)
+        end || Victim <- Names],
+        %% Not on this node, where the body of call_one is the caller.
+        _ = [{error, [{Victim, {exit, killed}}]} = with_one_killed(call_one, [Victim], Victim) || Victim <- tl(Names)]
+    end).
+
+%% A call of the nodes, during which the body at Victim is killed; then the others return.
+with_one_killed(F, Names, Victim) ->
+    Me = self(),
+    {Caller, Monitor} = spawn_monitor(fun() ->
+        exit({answer, ?BODIES:mailbox(fun() -> hawser:F(Names, ?BODIES, hold, [Me]) end)})
+    end),
+    Bodies = [receive {body, Body} -> Body end || _ <- Names],
+    {[Killed], Others} = lists:partition(fun(Body) -> node(Body) =:= Victim end, Bodies),
+    Watched = monitor(process, Killed),
+    exit(Killed, kill),
+    receive {'DOWN', Watched, process, Killed, _} -> ok end,
+    _ = [Body ! {return, here} || Body <- Others],
+    receive {'DOWN', Monitor, process, Caller, {answer, {Answer, []}}} -> Answer end.
 
 %% A process that waits for a node without a session is killed: that node is unreachable, the others answer.
 waiter_killed(Config) ->
@@ -518,7 +558,8 @@ hung_of_several(Config) ->
         Rejects = [{Node, {badrpc, timeout}} || Node <- Hung],
         {Replies, Rejects} = hawser:call_all_wait(Names, erlang, node, [], #{timeout => 500}),
         {ok, Replies} = hawser:call_all(Names, erlang, node, [], #{timeout => 500}),
-        {error, {_, {badrpc, timeout}}} = hawser:call_all(Names, erlang, node, [], #{timeout => 500, rpc_errors => true}),
+        Strict = #{timeout => 500, rpc_errors => true},
+        {error, {_, {badrpc, timeout}}} = hawser:call_all(Names, erlang, node, [], Strict),
         {ok, {_, _}} = hawser:call_any(tl(Names), erlang, node, []),
         {ok, {NodeA, NodeA}} = hawser:call_one(Names, erlang, node, []),
         {error, none_is_available} = hawser:call_any(Hung, erlang, node, [], #{timeout => 100}),
@@ -556,7 +597,8 @@ thousand_callers(Config) ->
     Frozen = freeze(B),
     on(A, fun() ->
         Callers = [spawn_monitor(fun() ->
-            exit({answer, ?BODIES:mailbox(fun() -> hawser:call_all_wait(Names, ?BODIES, same, [N], #{timeout => 5000}) end)})
+            Call = fun() -> hawser:call_all_wait(Names, ?BODIES, same, [N], #{timeout => 5000}) end,
+            exit({answer, ?BODIES:mailbox(Call)})
         end) || N <- lists:seq(1, 1000)],
         Answers = [receive {'DOWN', Monitor, process, Pid, Reason} -> Reason end || {Pid, Monitor} <- Callers],
         Expected = [{answer, {{[{Node, N} || Node <- Names, Node =/= NodeB], [{NodeB, {badrpc, timeout}}]}, []}}
@@ -598,4 +640,16 @@ too_long(Config) ->
         {ok, Replies} = hawser:call_all(Names, ?BODIES, same, [Long]),
         {caught, system_limit} = caught(cast_all, [Names, ?BODIES, mark, [self(), Long]]),
         _ = [receive {ran, Long} -> ok end || _ <- Replies]
+    end).
+
+%% With `fallback' set to none a node without hawser cannot be reached.
+without_fallback(Config) ->
+    {A, Names} = setting(Config),
+    NodeE = lists:last(Names),
+    on(A, fun() ->
+        Replies = [{Node, Node} || Node <- Names, Node =/= NodeE],
+        {Replies, [{NodeE, {badrpc, noconnection}}]} = hawser:call_all_wait(Names, erlang, node, []),
+        {ok, Replies} = hawser:call_all(Names, erlang, node, []),
+        {error, [{NodeE, {badrpc, noconnection}}]} = hawser:call_any([NodeE], erlang, node, [], true),
+        ok = hawser:cast_all(Names, erlang, node, [])
     end).
