@@ -72,11 +72,12 @@ flush(#state{shard = Shard} = State0) ->
             loop(tell(Lost, State0))
     end.
 
-%% The priority follows the backlog. Normal makes the batches large: whoever is ready to run adds to them first. But
-%% on a node whose schedulers are all taken, a flusher that waits its turn while callers wait for it would make each
-%% of them wait for two.
+%% The priority follows the backlog, and the node. Normal makes the batches large: whoever is ready to run adds to them
+%% first. But on a node whose schedulers are all taken, a flusher that waits its turn while callers wait for it would
+%% make each of them wait for two. What it does at high priority the pushes of others bound.
 pace(#state{waiting = Waiting} = State) ->
-    case queue:is_empty(Waiting) of
+    ok = hawser_pulse:beat(),
+    case queue:is_empty(Waiting) andalso not hawser_pulse:crowded() of
         true -> prioritise(normal, State);
         false -> prioritise(high, State)
     end.

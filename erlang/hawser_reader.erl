@@ -22,6 +22,7 @@
     owner :: pid(),
     %% Reads that the driver may still make by itself.
     ahead = 0 :: integer(),
+    priority = normal :: normal | high,
     mode = busy :: busy | idle
 }).
 
@@ -66,9 +67,9 @@ begin_reading(Reader) ->
 %% @doc Bytes that have been read from the socket so far, decoded or not. 0 when the port is closed.
 -spec arrived(inet:socket()) -> non_neg_integer().
 arrived(Port) ->
-    case erlang:port_info(Port, input) of
-        {input, Bytes} -> Bytes;
-        undefined -> 0
+    case inet:getstat(Port, [recv_oct]) of
+        {ok, [{recv_oct, Bytes}]} -> Bytes;
+        {error, _} -> 0
     end.
 
 -spec init(#state{}) -> no_return().
@@ -97,12 +98,8 @@ loop(#state{port = Port, shard = Shard, ahead = Ahead} = State) ->
             erlang:hibernate(?MODULE, loop, [State#state{mode = idle}])
     end.
 
-take(again, #state{ahead = Ahead} = State) when Ahead =< ?READS_AHEAD div 2 ->
-    read_ahead(State);
-take(again, #state{mode = idle} = State) ->
-    erlang:hibernate(?MODULE, loop, [State]);
 take(again, State) ->
-    loop(State);
+    rest(pace(State));
 take(Messages, #state{shard = Shard} = State) when is_list(Messages) ->
     case deliver(Messages, Shard) of
         ok -> take(hawser_nif:recv(Shard, none), State#state{mode = busy});
@@ -111,12 +108,38 @@ take(Messages, #state{shard = Shard} = State) when is_list(Messages) ->
 take(End, State) ->
     finish(End, State).
 
+rest(#state{ahead = Ahead} = State) when Ahead =< ?READS_AHEAD div 2 ->
+    read_ahead(State);
+rest(#state{mode = idle} = State) ->
+    erlang:hibernate(?MODULE, loop, [State]);
+rest(State) ->
+    loop(State).
+
 %% The driver reads on before it has used up what it was allowed, so that it never has to stop polling the socket; one
 %% that is not asked again stops, and the peer's sender with it.
 read_ahead(#state{port = Port, ahead = Ahead} = State) ->
     %% The answer of a port that has closed is the message about it.
     _ = inet:setopts(Port, [{active, ?READS_AHEAD - Ahead}]),
     loop(State#state{ahead = ?READS_AHEAD}).
+
+%% On a crowded node a reader goes ahead of others, so that a message waits for the turn of its receiver alone. Not one
+%% that finds more waiting than it has just delivered: at high priority it would starve those who are to handle it.
+pace(#state{priority = Priority} = State) ->
+    ok = hawser_pulse:beat(),
+    case hawser_pulse:crowded() andalso process_info(self(), message_queue_len) of
+        false when Priority =:= normal ->
+            State;
+        {message_queue_len, Waiting} when Waiting < ?READS_AHEAD div 2 ->
+            prioritise(high, State);
+        _ ->
+            prioritise(normal, State)
+    end.
+
+prioritise(Priority, #state{priority = Priority} = State) ->
+    State;
+prioritise(Priority, State) ->
+    process_flag(priority, Priority),
+    State#state{priority = Priority}.
 
 ended(again, closed_by_peer) -> {lost, <<"the peer closed the connection">>};
 ended(again, Reason) -> {lost, iolist_to_binary(inet:format_error(Reason))};

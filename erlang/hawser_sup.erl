@@ -14,6 +14,7 @@ start_link() ->
 -spec init([]) -> {ok, {supervisor:sup_flags(), [supervisor:child_spec()]}}.
 init([]) ->
     Children = [
+        #{id => hawser_pulse, start => {hawser_pulse, start_link, []}, shutdown => brutal_kill},
         #{id => hawser_control, start => {hawser_control, start_link, []}, shutdown => 10000},
         #{id => hawser_peer_sup, start => {hawser_peer_sup, start_link, []}, type => supervisor,
           shutdown => infinity},
