@@ -118,9 +118,9 @@ call(Node, Module, Function, Args) ->
 %% exit or for the signal that ended its process.
 %%
 %% `{error, {badrpc, timeout}}' and `{error, {badrpc, noconnection}}' mean <em>unknown</em>: the function may have run,
-%% or run still. A request that arrives after its time is not executed. The caller's death does not end the function;
-%% its group leader is the caller's; its messages to the caller come before its answer. After the call no message about
-%% it ever arrives.
+%% or run still. A request that is still in the queue here when its time is up is not executed. The caller's death does
+%% not end the function; its group leader is the caller's; its messages to the caller come before its answer. After the
+%% call no message about it ever arrives.
 %%
 %% On this node, with `infinity', it runs in the calling process. Raises `badarg' for what is no node's name, module,
 %% function, list of arguments or timeout, before anything is sent.
@@ -292,7 +292,8 @@ info() ->
 %% last session ended, and how distribution is connected (`visible', `hidden', `none')</dd>
 %% <dt>`session'</dt><dd>with a session: `dropped', a map: messages to a process or alias of another incarnation
 %% (`stale_pid', `stale_alias') or to a name that is not registered here (`unknown_name'), answers nobody waited for
-%% (`late_answer') and calls not executed, their time being over (`expired_call'), and bytes that the end of the
+%% (`late_answer'), calls not executed, their time being over (`expired_call'), and casts for which there was no process
+%% left (`refused_cast'), and bytes that the end of the
 %% session cut off (`queued_at_close_bytes', `unacked_at_close_bytes'); `dictionary_atoms' and `atoms_sent_as_text', of
 %% the whole node; `shards', a list of maps: `sent_messages', `received_messages', `sent_bytes', `received_bytes',
 %% `sent_batches', `received_batches', `writes' and `reads' (system calls), `busy' (pushes that found the queue full),

@@ -68,20 +68,19 @@ init_per_testcase(Case, Config) ->
             [{own, Nodes} | Config]
     end.
 
-%% Nothing of a case stays in the table of those who wait, or is still running.
+%% Nothing of a case stays in the table of those who wait: else the case has failed.
 end_per_testcase(_, Config) ->
-    case proplists:get_value(own, Config) of
-        undefined ->
-            [{A, _}, {B, NodeB} | _] = proplists:get_value(nodes, Config),
-            %% The session of the group is one and the same.
-            [] = [Report || Peer <- [A, B],
-                            #{report := #{what := session_ended} = Report} <- hawser_test_nodes:logs(Peer)],
-            until(fun() -> call(A, ?BODIES, waiting_calls, [NodeB]) =:= 0 end),
-            [] = call(A, ?BODIES, own_processes, []),
-            ok;
-        Nodes ->
-            [stop(Peer) || {Peer, _} <- Nodes, is_process_alive(Peer)],
-            ok
+    Own = proplists:get_value(own, Config, []),
+    try
+        [{A, _} = OnA, {B, NodeB}] = pair(Config),
+        %% The session of the group is one and the same.
+        [] = [Report || Own =:= [], Peer <- [A, B],
+                        #{report := #{what := session_ended} = Report} <- hawser_test_nodes:logs(Peer)],
+        until(fun() -> on(OnA, fun() -> ?BODIES:waiting_calls(NodeB) end) =:= 0 end)
+    catch
+        error:Reason -> {fail, Reason}
+    after
+        _ = [stop(Peer) || {Peer, _} <- Own, is_process_alive(Peer)]
     end.
 
 special(Case) when Case =:= both_flood; Case =:= expired; Case =:= waits_for_room; Case =:= waiting_caller_killed ->

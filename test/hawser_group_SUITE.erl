@@ -74,16 +74,20 @@ init_per_testcase(Case, Config) ->
             [{own, start_nodes(maps:merge(Shards, Env), OfA)} | Config]
     end.
 
-%% Nothing of a case stays in the table of those who wait, or is still running.
+%% Nothing of a case stays in the table of those who wait, or is still running: else the case has failed.
 end_per_testcase(_, Config) ->
-    [A | Others] = Nodes = peers(Config),
-    Shared = not proplists:is_defined(own, Config),
-    %% The sessions of the group are the same from its beginning to its end.
-    [] = [Report || Shared, {Peer, _} <- Nodes,
-                    #{report := #{what := session_ended} = Report} <- hawser_test_nodes:logs(Peer)],
-    ok = nothing_left(A, [Node || {Peer, Node} <- Others, is_process_alive(Peer)]),
-    _ = [stop(Peer) || not Shared, {Peer, _} <- Nodes, is_process_alive(Peer)],
-    ok.
+    Own = proplists:get_value(own, Config, []),
+    try
+        [A | Others] = Nodes = peers(Config),
+        %% The sessions of the group are the same from its beginning to its end.
+        [] = [Report || Own =:= [], {Peer, _} <- Nodes,
+                        #{report := #{what := session_ended} = Report} <- hawser_test_nodes:logs(Peer)],
+        nothing_left(A, [Node || {Peer, Node} <- Others, is_process_alive(Peer)])
+    catch
+        error:Reason -> {fail, Reason}
+    after
+        _ = [stop(Peer) || {Peer, _} <- Own, is_process_alive(Peer)]
+    end.
 
 nothing_left({A, _}, Nodes) ->
     until(fun() -> call(A, ?BODIES, own_processes, []) =:= [] end),
