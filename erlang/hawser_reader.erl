@@ -152,13 +152,13 @@ deliver([{call, Call, Request} | Rest], Shard) ->
     hawser_body:start_call(term, Request, Shard, Call),
     deliver(Rest, Shard);
 deliver([{cast, Request} | Rest], Shard) ->
-    _ = hawser_body:start_cast(term, Request),
+    _ = hawser_body:start_cast(term, Request) orelse hawser_nif:cast_refused(Shard),
     deliver(Rest, Shard);
 deliver([{call_plain, Call, Plain} | Rest], Shard) ->
     hawser_body:start_call(plain, Plain, Shard, Call),
     deliver(Rest, Shard);
 deliver([{cast_plain, Plain} | Rest], Shard) ->
-    _ = hawser_body:start_cast(plain, Plain),
+    _ = hawser_body:start_cast(plain, Plain) orelse hawser_nif:cast_refused(Shard),
     deliver(Rest, Shard);
 deliver([{answer_plain, Alias, Plain} | Rest], Shard) ->
     deliver_plain(Alias, fun(Outcome) -> {Alias, Outcome} end, Plain, Rest, Shard);

@@ -19,7 +19,8 @@
     received_bytes := non_neg_integer(),
     sessions_ended := non_neg_integer(),
     dropped := #{
-        stale_pid | unknown_name | stale_alias | queued_at_close_bytes | unacked_at_close_bytes | no_session =>
+        stale_pid | unknown_name | stale_alias | late_answer | expired_call | refused_cast | queued_at_close_bytes
+        | unacked_at_close_bytes | no_session =>
             non_neg_integer()
     }
 }.
@@ -115,7 +116,10 @@ counts(Session) ->
     Sums#{sessions_ended => 0, dropped => maps:put(no_session, 0, Dropped)}.
 
 nothing() ->
-    Dropped = [stale_pid, unknown_name, stale_alias, queued_at_close_bytes, unacked_at_close_bytes, no_session],
+    Dropped = [
+        stale_pid, unknown_name, stale_alias, late_answer, expired_call, refused_cast, queued_at_close_bytes,
+        unacked_at_close_bytes, no_session
+    ],
     Sums = maps:from_list([{Key, 0} || Key <- [sessions_ended | ?SUMS]]),
     Sums#{dropped => maps:from_list([{Key, 0} || Key <- Dropped])}.
 

@@ -7,10 +7,10 @@
 -export([suite/0, all/0, init_per_suite/1, end_per_suite/1]).
 -export([
     any_order_any_shard/1, twice/1, never/1, answered_late/1, callers_killed/1, session_ends/1, node_killed/1,
-    deadlines/1, leaders/1, arguments/1, between_messages/1
+    deadlines/1, leaders/1, arguments/1, between_messages/1, casts_to_a_full_table/1
 ]).
 %% Run on the nodes.
--export([node_call/3, node_outcomes/1]).
+-export([node_call/3, node_outcomes/1, node_fill/0, node_ran/0, node_have_run/0, node_casts/1]).
 
 -import(hawser_raw_wire, [call/3, cast/1, answer/2, term/3, plain/1, to_pid/2]).
 -import(hawser_attacked, [session/2, opened/1, ended/1, take/2, left/1, sink/1]).
@@ -26,7 +26,7 @@ suite() ->
 all() ->
     [
         any_order_any_shard, twice, never, answered_late, callers_killed, session_ends, node_killed, deadlines, leaders,
-        arguments, between_messages
+        arguments, between_messages, casts_to_a_full_table
     ].
 
 init_per_suite(Config) ->
@@ -269,6 +269,66 @@ between_messages(Config) ->
         end, {0, 0}, Got),
         over(Attacked, [Conn])
     end).
+
+%% Casts that come while the process table is full are counted, and the reader lives to start the later ones.
+casts_to_a_full_table(_) ->
+    [{A, NodeA}, {B, NodeB}] = [start_node(#{args => Args, env => #{shards => 1}}) || Args <- [[], ["+P", "1024"]]],
+    ok = hawser_test_nodes:await_session({A, NodeA}, {B, NodeB}),
+    full = hawser_test_nodes:call(B, ?MODULE, node_fill, []),
+    ok = hawser_test_nodes:call(A, ?MODULE, node_casts, [NodeB]),
+    %% Only now may the node be asked by other ways than hawser's.
+    #{session := #{dropped := #{refused_cast := Refused}}} = hawser_test_nodes:call(B, hawser, info, [NodeA]),
+    ok = hawser_attacked:until(fun() ->
+        hawser_test_nodes:call(B, ?MODULE, node_have_run, []) =:= 101 - Refused
+    end),
+    true = Refused > 0.
+
+%% ---- on the nodes of a full table ----
+
+%% Keeps the process table full until it is told to stop.
+-spec node_fill() -> full.
+node_fill() ->
+    persistent_term:put(?MODULE, counters:new(1, [])),
+    Starter = self(),
+    _ = spawn(fun() ->
+        true = register(?MODULE, self()),
+        filled(fill([]), Starter)
+    end),
+    receive full -> full end.
+
+filled(Fillers, Starter) ->
+    _ = [Starter ! full || Starter =/= none],
+    receive
+        {free, From} ->
+            _ = [exit(Pid, kill) || Pid <- Fillers],
+            _ = hawser:send(From, freed),
+            ok
+    after 0 ->
+        erlang:yield(),
+        filled(fill(Fillers), none)
+    end.
+
+fill(Fillers) ->
+    try spawn(fun() -> receive after infinity -> ok end end) of
+        Pid -> fill([Pid | Fillers])
+    catch
+        error:system_limit -> Fillers
+    end.
+
+-spec node_ran() -> ok.
+node_ran() ->
+    counters:add(persistent_term:get(?MODULE), 1, 1).
+
+-spec node_have_run() -> non_neg_integer().
+node_have_run() ->
+    counters:get(persistent_term:get(?MODULE), 1).
+
+%% A hundred casts that the full table may refuse, and one that it does not.
+-spec node_casts(node()) -> ok.
+node_casts(Node) ->
+    _ = [ok = hawser:cast(Node, ?MODULE, node_ran, []) || _ <- lists:seq(1, 100)],
+    _ = hawser:send({?MODULE, Node}, {free, self()}),
+    receive freed -> hawser:cast(Node, ?MODULE, node_ran, []) end.
 
 %% ---- on the node that calls ----
 

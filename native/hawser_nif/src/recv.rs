@@ -82,6 +82,15 @@ fn recv<'a>(env: Env<'a>, shard: ResourceArc<ShardRef>, given: Term<'a>) -> NifR
     })
 }
 
+/// Counts a cast for which the reader could start no process.
+#[rustler::nif]
+fn cast_refused(shard: ResourceArc<ShardRef>) -> Atom {
+    if let Some(session) = shard.0.session() {
+        session.dropped.refused_cast.fetch_add(1, Ordering::Relaxed);
+    }
+    wall::ok()
+}
+
 /// The reader is back: what it was given is in the mailboxes.
 fn take_over(vm: Vm<'_>, shard: &Shard, incoming: &mut Incoming) {
     if !incoming.answering.is_empty() {

@@ -31,6 +31,8 @@ pub struct Dropped {
     pub late_answer: AtomicU64,
     /// Calls that arrived after their deadline and were not executed.
     pub expired_call: AtomicU64,
+    /// Casts for which no process could be started.
+    pub refused_cast: AtomicU64,
     pub queued_at_close_bytes: AtomicU64,
     /// Sent, and not known to have arrived.
     pub unacked_at_close_bytes: AtomicU64,

@@ -177,6 +177,7 @@ fn session_info(env: Env<'_>, session: ResourceArc<SessionRef>) -> NifResult<Ter
             (wall::stale_alias(), read(&dropped.stale_alias)),
             (wall::late_answer(), read(&dropped.late_answer)),
             (wall::expired_call(), read(&dropped.expired_call)),
+            (wall::refused_cast(), read(&dropped.refused_cast)),
             (
                 wall::queued_at_close_bytes(),
                 read(&dropped.queued_at_close_bytes),

@@ -50,6 +50,7 @@ rustler::atoms! {
     stale_alias,
     late_answer,
     expired_call,
+    refused_cast,
     waiting_calls,
     queued_at_close_bytes,
     unacked_at_close_bytes,
