@@ -12,18 +12,19 @@
 %% <dt>`badarg'</dt><dd>an argument is not what it should be: nothing was sent; or a request id has no response to
 %% give, because it was received before or belongs to another process</dd>
 %% <dt>`noconnection'</dt><dd>the node cannot be reached, or was lost: the function may have run</dd>
-%% <dt>`timeout'</dt><dd>no result in time: the function may have run, may be running, and is not ended. The result never
-%% comes. Other than in `erpc', a {@link call/5} or {@link multicall/5} that did not reach the function in time does not run it later</dd>
+%% <dt>`timeout'</dt><dd>no result in time: the function may have run, may be running, and is not ended. The result
+%% never comes. Other than in `erpc', a {@link call/5} or {@link multicall/5} that did not reach the function in time
+%% does not run it later</dd>
 %% <dt>`system_limit'</dt><dd>more than 255 arguments, no room for another process at the node, or, other than in
 %% `erpc', a request or a result longer than `max_message_bytes'</dd>
 %% <dt>`notsup'</dt><dd>the node knows no such request</dd>
 %% </dl>
 %%
 %% Timeouts are in milliseconds, 0 to 4294967295; `infinity'; or `{abs, Ms}', a moment of
-%% `erlang:monotonic_time(millisecond)', not further ahead than that. A result that has come already wins over a timeout.
-%% A request that has to wait for room in its shard waits within its timeout; one without a timeout, as in
-%% {@link send_request/4} or {@link cast/4}, as long as it takes. With `fallback' set to `none' requests to a node without a session wait for
-%% one, up to `connect_timeout_ms'.
+%% `erlang:monotonic_time(millisecond)', not further ahead than that. A result that has come already wins over a
+%% timeout. A request that has to wait for room in its shard waits within its timeout; one without a timeout, as in
+%% {@link send_request/4} or {@link cast/4}, as long as it takes. With `fallback' set to `none' requests to a node
+%% without a session wait for one, up to `connect_timeout_ms'.
 -module(hawser_erpc).
 
 -export([call/2, call/3, call/4, call/5]).
@@ -39,7 +40,8 @@
 
 -type timeout_time() :: 0..4294967295 | infinity | {abs, MonotonicMs :: integer()}.
 -type call_options() :: #{timeout => timeout_time(), always_spawn => boolean()}.
-%% `always_spawn': a process of its own even where the calling process would do, which is on this node without a timeout.
+%% `always_spawn': a process of its own even where the calling process would do, which is on this node without a
+%% timeout.
 
 -opaque request_id() :: hawser_request:pending().
 -type request_id_collection() :: hawser_erpc_collection:collection().
@@ -108,8 +110,8 @@ call_in_own_process(_, _, _, _) ->
 cast(Node, Fun) ->
     cast(Node, erlang, apply, [Fun, []]).
 
-%% @doc Has the function run at `Node' by a process of its own. Nobody learns how it ends; one that fails leaves an error
-%% report at the node.
+%% @doc Has the function run at `Node' by a process of its own. Nobody learns how it ends; one that fails leaves an
+%% error report at the node.
 -spec cast(node(), module(), Function :: atom(), Args :: [term()]) -> ok.
 cast(Node, M, F, A) when is_atom(Node), is_atom(M), is_atom(F), is_list(A) ->
     case cast_to(Node, {M, F, A}, infinity) of
@@ -124,8 +126,8 @@ cast(_, _, _, _) ->
 multicast(Nodes, Fun) ->
     multicast(Nodes, erlang, apply, [Fun, []]).
 
-%% @doc The same as {@link cast/4} to each node, as often as it is in the list. The request is encoded once. Where the list
-%% goes wrong the cast has gone to the nodes before.
+%% @doc The same as {@link cast/4} to each node, as often as it is in the list. The request is encoded once. Where the
+%% list goes wrong the cast has gone to the nodes before.
 -spec multicast([node()], module(), Function :: atom(), Args :: [term()]) -> ok.
 multicast(Nodes, M, F, A) when is_atom(M), is_atom(F), is_list(A) ->
     Deadline = hawser_request:deadline(hawser_config:get(connect_timeout_ms)),
@@ -177,7 +179,8 @@ multicall(Nodes, M, F, A) ->
     multicall(Nodes, M, F, A, infinity).
 
 %% @doc Runs the function at all nodes at once and returns what became of each, in the order of the list; a node that is
-%% in it twice runs the function twice. One timeout for all. Where a list is wrong, what went to the nodes before is given up.
+%% in it twice runs the function twice. One timeout for all. Where a list is wrong, what went to the nodes before is
+%% given up.
 -spec multicall([node()], module(), Function :: atom(), Args :: [term()], timeout_time() | call_options()) ->
     [{ok, term()} | caught()].
 multicall(Nodes, M, F, A, #{} = Options) when is_atom(M), is_atom(F), is_list(A) ->
@@ -259,9 +262,9 @@ receive_response(Id, Timeout) ->
     ok = valid(Id),
     result(hawser_request:receive_outcome(Id, deadline(Timeout))).
 
-%% @doc The next result of the collection's requests, with the label and the collection, out of which the request is taken
-%% if `Delete' says so. An error has the label and the collection in its reason: `{Reason, Label, Collection}'. A timeout
-%% gives all of them up. `no_request' for an empty collection.
+%% @doc The next result of the collection's requests, with the label and the collection, out of which the request is
+%% taken if `Delete' says so. An error has the label and the collection in its reason: `{Reason, Label, Collection}'. A
+%% timeout gives all of them up. `no_request' for an empty collection.
 -spec receive_response(request_id_collection(), timeout_time(), Delete :: boolean()) ->
     {term(), Label :: term(), request_id_collection()} | no_request.
 receive_response(Collection, Timeout, Delete) when is_boolean(Delete) ->

@@ -1,8 +1,8 @@
 %% @private
 %% @doc The collections of request ids of `hawser_erpc': requests by the tag of their messages, each with a label.
 %%
-%% Called by `hawser_erpc' alone, with what its user gave it: what is no collection is `error:{erpc, badarg}', found where
-%% erpc finds it. Never turns an outcome into a result: that is for the caller.
+%% Called by `hawser_erpc' alone, with what its user gave it: what is no collection is `error:{erpc, badarg}', found
+%% where erpc finds it. Never turns an outcome into a result: that is for the caller.
 -module(hawser_erpc_collection).
 
 -export([new/0, size/1, send/4, add/3, to_list/1]).
@@ -68,7 +68,8 @@ check(_, _) ->
 
 %% What `Response' returns or raises, with the request's label and the collection, in which the request stays unless
 %% `Delete'.
--spec labelled(fun(() -> Response), reference(), collection(), Delete :: boolean()) -> {Response, Label :: term(), collection()}.
+-spec labelled(fun(() -> Response), reference(), collection(), Delete :: boolean()) ->
+    {Response, Label :: term(), collection()}.
 labelled(Response, Tag, Collection, Delete) ->
     {_, Label} = entry(Tag, maps:get(Tag, Collection)),
     Left =

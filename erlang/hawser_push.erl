@@ -12,7 +12,9 @@
 
 -type limit() :: nosuspend | deadline().
 -type deadline() :: infinity | (MonotonicMs :: integer()).
--type way() :: {node, node(), hawser_nif:destination()} | {answer, hawser_nif:shard(), Body :: pid(), hawser_nif:call_id()}.
+-type way() ::
+    {node, node(), hawser_nif:destination()}
+    | {answer, hawser_nif:shard(), Body :: pid(), hawser_nif:call_id()}.
 %% What a content is: the term itself, its external term format, or what `hawser_nif:encode_once/1' made of it.
 -type form() :: term | plain | encoded.
 %% `busy': there was no room within the limit. A call's number stands for `ok'.

@@ -95,8 +95,8 @@ await(Alias, Node, Id, Deadline) ->
         given_up({session, Alias, Node, Id})
     end.
 
-%% @doc Sends the request; its outcome is to be received, or it is to be abandoned, by the same process. No other process
-%% can.
+%% @doc Sends the request; its outcome is to be received, or it is to be abandoned, by the same process. No other
+%% process can.
 -spec send(node(), mfargs() | prepared(), deadline()) -> pending().
 send(Node, Request, Deadline) when Node =/= node() ->
     Alias = alias([reply]),
@@ -225,7 +225,8 @@ check(Message, Pending) ->
 -spec check_any(term(), #{reference() => term()}) -> {Tag :: reference(), outcome()} | no.
 check_any({Tag, Outcome}, Tags) when is_reference(Tag), is_map_key(Tag, Tags) -> {Tag, Outcome};
 check_any({Tag, _, error, Reason}, Tags) when is_reference(Tag), is_map_key(Tag, Tags) -> {Tag, {system, Reason}};
-check_any({Tag, _, process, _, Reason}, Tags) when is_reference(Tag), is_map_key(Tag, Tags) -> {Tag, ended(Tag, Reason)};
+check_any({Tag, _, process, _, Reason}, Tags) when is_reference(Tag), is_map_key(Tag, Tags) ->
+    {Tag, ended(Tag, Reason)};
 check_any(_, _) -> no.
 
 %% What the end of a process says that erpc's body has run in.

@@ -1,17 +1,19 @@
-%% hawser_erpc does what the running OTP's erpc does: the same calls go through both, and what comes of them is compared.
-%% Besides, what only hawser can do wrong: sessions that end, answers that are too long, races with timeouts.
+%% hawser_erpc does what the running OTP's erpc does: the same calls go through both, and what comes of them is
+%% compared. Besides, what only hawser can do wrong: sessions that end, answers that are too long, races with timeouts.
 -module(hawser_erpc_SUITE).
 
 -export([suite/0, all/0, groups/0, init_per_suite/1, end_per_suite/1, init_per_group/2, end_per_group/2]).
 -export([
-    same_exports/1, same_types/1, calls_there/1, calls_here/1, calls_to_many/1, wrong_arguments/1, wrong_arguments_send_nothing/1,
-    options/1, round_trips/1, requests/1, error_reports/1, signal_behind_messages/1,
+    same_exports/1, same_types/1, calls_there/1, calls_here/1, calls_to_many/1, wrong_arguments/1,
+    wrong_arguments_send_nothing/1,
+    options/1, round_trips/1, requests/1, error_reports/1, signal_behind_messages/1, given_up_is_forgotten/1,
     every_term/1, too_long/1, race_with_timeout/1, full_process_table/1, node_dies/1, session_ends/1, caller_dies/1,
     no_fallback/1, no_hawser/1
 ]).
 %% Run on the nodes.
 -export([
-    differences/2, unexpected/2, scenario_differences/2, round_trip_differences/2, reports/3, race/3, raced/3, await_no_calls/1, signal_behind/2,
+    differences/2, unexpected/2, scenario_differences/2, round_trip_differences/2, reports/3, race/3, raced/3,
+    await_no_calls/1, signal_behind/2, given_up/1, given_up_late/1,
     sent/1, full_table/2, fill_table/1, blocked/3, outcomes/1, start_callers/2, term_differences/2
 ]).
 
@@ -30,9 +32,10 @@ all() ->
 
 groups() ->
     Calls = [calls_there, calls_to_many, wrong_arguments, round_trips, requests, error_reports, every_term],
+    Session = [wrong_arguments_send_nothing, signal_behind_messages, given_up_is_forgotten, race_with_timeout],
     [
-        {one_shard, [], Calls ++ [wrong_arguments_send_nothing, signal_behind_messages, race_with_timeout]},
-        {four_shards, [], Calls ++ [calls_here, options, wrong_arguments_send_nothing, signal_behind_messages, race_with_timeout]},
+        {one_shard, [], Calls ++ Session},
+        {four_shards, [], Calls ++ [calls_here, options] ++ Session},
         {without_session, [], Calls ++ [options]},
         {edges, [], [too_long, full_process_table, node_dies, session_ends, caller_dies, no_fallback, no_hawser]}
     ].
@@ -69,7 +72,8 @@ ends(Config) ->
 %% All that the running OTP's erpc exports for users, and nothing else.
 same_exports(_) ->
     %% What erpc runs at other nodes, or lends to other modules of OTP.
-    Internal = [{execute_call, 3}, {execute_call, 4}, {execute_cast, 3}, {is_arg_error, 4}, {trim_stack, 4}, {call_result, 4}],
+    Internal = [{execute_call, 3}, {execute_call, 4}, {execute_cast, 3}, {is_arg_error, 4}, {trim_stack, 4},
+        {call_result, 4}],
     Theirs = lists:sort(erpc:module_info(exports) -- Internal),
     Theirs = lists:sort(hawser_erpc:module_info(exports)).
 
@@ -91,7 +95,8 @@ exported_types(Module) ->
 
 %% ---- the tables ----
 
-%% Calls of every kind of body at the other node give the same value, or the same class, reason and stack, and leave nothing.
+%% Calls of every kind of body at the other node give the same value, or the same class, reason and stack, and leave
+%% nothing.
 calls_there(Config) ->
     compare(Config, hawser_erpc_calls:rows('$there')).
 
@@ -126,7 +131,8 @@ wrong_arguments_send_nothing(Config) ->
     Came = call(A, hawser_erpc_calls, run, [hawser_erpc, Rows, Nodes], ?MS),
     Refused = [Row || {Row, {{error, {erpc, badarg}}, [], []}} <- Came],
     Reached = [Row || {Row, _} <- Came] -- Refused,
-    %% The rows that are refused send nothing; the others (a node that is not there, a fun for a fun) are run again to tell.
+    %% The rows that are refused send nothing; the others (a node that is not there, a fun for a fun) are run again to
+    %% tell.
     Between = call(A, ?MODULE, sent, [There]),
     _ = call(A, hawser_erpc_calls, run, [hawser_erpc, Refused, Nodes], ?MS),
     true = length(Refused) > 50,
@@ -159,8 +165,10 @@ error_reports(Config) ->
     {B, _} = lists:nth(2, proplists:get_value(nodes, Config)),
     Fun = fun() -> error(in_fun) end,
     Failing = [
-        {?B, errors, [oops]}, {?B, tail, [oops]}, {?B, deep, [3, oops]}, {?B, throws, [oops]}, {?B, clause, [x]}, {erlang, apply, [Fun, []]},
-        {no_such_module, f, [1]}, {?B, value, lists:seq(1, 256)}, {?B, value, [1 | improper]}, {erlang, hd, [[]]}, {?B, nested, [erpc, oops]}
+        {?B, errors, [oops]}, {?B, tail, [oops]}, {?B, deep, [3, oops]}, {?B, throws, [oops]}, {?B, clause, [x]},
+        {erlang, apply, [Fun, []]},
+        {no_such_module, f, [1]}, {?B, value, lists:seq(1, 256)}, {?B, value, [1 | improper]}, {erlang, hd, [[]]},
+        {?B, nested, [erpc, oops]}
     ],
     Silent = [{?B, exits, [normal]}, {?B, exits, [oops]}, {?B, value, [1]}, {?B, signal, [kill]}, {?B, signal, [oops]}],
     [Theirs, Ours] = [reports_of(A, B, There, Module, Failing, Silent) || Module <- ?MODULES],
@@ -195,8 +203,16 @@ every_term(Config) ->
 %% What a body has sent over hawser is there when its caller hears that a signal ended it.
 signal_behind_messages(Config) ->
     {A, #{there := There}} = ends(Config),
-    _ = [{Reason, 20} = call(A, ?MODULE, signal_behind, [There, Reason]) || Reason <- [kill, normal, {a, reason}], _ <- lists:seq(1, 50)],
+    Reasons = [kill, normal, {a, reason}],
+    _ = [{Reason, 20} = call(A, ?MODULE, signal_behind, [There, Reason]) || Reason <- Reasons, _ <- lists:seq(1, 10)],
     ok.
+
+%% A call that was given up is forgotten at once, though its body never answers and its caller lives.
+given_up_is_forgotten(Config) ->
+    {A, #{there := There}} = ends(Config),
+    {[_, _, _, _], 0} = call(A, ?MODULE, given_up, [There]),
+    %% One whose answer has come is taken out of the mailbox.
+    {{return, 1}, {messages, []}} = call(A, ?MODULE, given_up_late, [There]).
 
 %% ---- edges ----
 
@@ -283,11 +299,12 @@ caller_dies(_) ->
      || Module <- ?MODULES
     ].
 
-%% With `fallback' set to `none' nothing goes over distribution: a node without hawser is noconnection to every function,
-%% and this node is as ever.
+%% With `fallback' set to `none' nothing goes over distribution: a node without hawser is noconnection to every
+%% function, and this node is as ever.
 no_fallback(Config) ->
     {_, Plain} = proplists:get_value(plain, Config),
-    [{A, Here} = At, {_, There} = Other] = [start_node(#{env => #{fallback => none, connect_timeout_ms => 500}}) || _ <- [a, b]],
+    [{A, Here} = At, {_, There} = Other] = [start_node(#{env => #{fallback => none, connect_timeout_ms => 500}})
+        || _ <- [a, b]],
     ok = await_session(At, Other),
     Gone = {error, {erpc, noconnection}},
     [Gone = call(A, hawser_erpc_calls, outcome, [Fun], ?MS) || Fun <- [
@@ -295,10 +312,12 @@ no_fallback(Config) ->
         fun() -> hawser_erpc:call(Plain, ?B, value, [1], 60000) end,
         fun() -> hawser_erpc:receive_response(hawser_erpc:send_request(Plain, ?B, value, [1])) end
     ]],
-    {error, {erpc, timeout}} = call(A, hawser_erpc_calls, outcome, [fun() -> hawser_erpc:call(Plain, ?B, value, [1], 0) end]),
+    Late = fun() -> hawser_erpc:call(Plain, ?B, value, [1], 0) end,
+    {error, {erpc, timeout}} = call(A, hawser_erpc_calls, outcome, [Late]),
     [Gone, {ok, 1}, {ok, 1}, {ok, 1}, Gone] =
         call(A, hawser_erpc, multicall, [[Plain, There, Here, Here, Plain], ?B, value, [1]], ?MS),
-    [1 = call(A, hawser_erpc, call, [Here, ?B, value, [1] | Timeout]) || Timeout <- [[], [1000], [#{always_spawn => true}]]],
+    [1 = call(A, hawser_erpc, call, [Here, ?B, value, [1] | Timeout])
+        || Timeout <- [[], [1000], [#{always_spawn => true}]]],
     {value, 1} = call(A, hawser_erpc_calls, outcome, [fun() ->
         Self = self(),
         ok = hawser_erpc:multicast([Plain, There, Here], ?B, tells, [Self, told]),
@@ -405,10 +424,14 @@ start_callers(E, Node) ->
     Keeper = spawn(fun() ->
         Gate = ?B:gate(),
         Self = self(),
-        Pids = [spawn(fun() -> Self ! {self(), outcome(Call), process_info(self(), messages)} end) || Call <- calls(E, Node, Gate)],
+        Pids = [spawn(fun() -> Self ! {self(), outcome(Call), process_info(self(), messages)} end)
+            || Call <- calls(E, Node, Gate)],
         Starter ! {self(), Pids},
         receive {bodies, From} -> From ! {self(), ?B:bodies(Gate, length(Pids) + 3)} end,
-        receive {outcomes, Asker} -> Asker ! {self(), [receive {Pid, Outcome, Left} -> seen(Outcome, Left) end || Pid <- Pids]} end
+        receive
+            {outcomes, Asker} ->
+                Asker ! {self(), [receive {Pid, Outcome, Left} -> seen(Outcome, Left) end || Pid <- Pids]}
+        end
     end),
     receive {Keeper, Pids} -> {Keeper, Pids} end.
 
@@ -469,7 +492,8 @@ signal_behind(Node, Reason) ->
     Seen = case Reason of kill -> killed; _ -> Reason end,
     {exit, {signal, Seen}} = outcome(fun() ->
         hawser_erpc:call(Node, fun() ->
-            _ = [hawser:send(Self, {said, N}) || N <- lists:seq(1, 20)],
+            %% So much that what took another socket would be there before.
+            _ = [hawser:send(Self, {said, N, ?B:bytes(300000)}) || N <- lists:seq(1, 20)],
             ?B:signal(Reason)
         end)
     end),
@@ -477,15 +501,44 @@ signal_behind(Node, Reason) ->
 
 %% How many messages are there already, in their order.
 said(N) ->
-    receive {said, N} -> said(N + 1) after 0 -> N - 1 end.
+    receive {said, N, _} -> said(N + 1) after 0 -> N - 1 end.
+
+given_up(Node) ->
+    Calls = [
+        fun() -> hawser_erpc:call(Node, ?B, hang, [], 1) end,
+        fun() -> [{error, E}, {error, E}] = hawser_erpc:multicall([Node, Node], ?B, hang, [], 1), error(E) end,
+        fun() -> hawser_erpc:receive_response(hawser_erpc:send_request(Node, ?B, hang, []), 1) end,
+        fun() ->
+            Collection = hawser_erpc:send_request(Node, ?B, hang, [], label, hawser_erpc:reqids_new()),
+            hawser_erpc:receive_response(Collection, 1, true)
+        end
+    ],
+    {[{error, {erpc, timeout}} = outcome(Call) || Call <- Calls], calls_waiting(Node)}.
+
+given_up_late(Node) ->
+    Request = hawser_request:send(Node, {?B, value, [1]}, infinity),
+    ok = await_message(),
+    {hawser_request:abandon(Request), process_info(self(), messages)}.
+
+await_message() ->
+    case process_info(self(), message_queue_len) of
+        {message_queue_len, 0} -> erlang:yield(), await_message();
+        _ -> ok
+    end.
 
 %% ---- races ----
 
 race(Node, Processes, Calls) ->
     Parent = self(),
-    Pids = [spawn_link(fun() -> Parent ! {self(), raced(Node, Calls, #{answer => 0, timeout => 0})} end) || _ <- lists:seq(1, Processes)],
-    lists:foldl(fun(Pid, Sum) -> receive {Pid, Counts} -> maps:map(fun(Key, N) -> N + maps:get(Key, Counts) end, Sum) end end,
-                #{answer => 0, timeout => 0}, Pids).
+    Pids = [spawn_link(fun() -> Parent ! {self(), raced(Node, Calls, #{answer => 0, timeout => 0})} end)
+        || _ <- lists:seq(1, Processes)],
+    lists:foldl(
+        fun(Pid, #{answer := Answers, timeout := Timeouts}) ->
+            receive {Pid, #{answer := A, timeout := T}} -> #{answer => Answers + A, timeout => Timeouts + T} end
+        end,
+        #{answer => 0, timeout => 0},
+        Pids
+    ).
 
 raced(Node, 0, Counts) ->
     %% What this call's answer overtakes is not on its way any more.
@@ -502,11 +555,14 @@ raced(Node, N, Counts) ->
 
 %% Until no call waits in the shards: entries of dead callers go with the session's next tick.
 await_no_calls(Node) ->
-    #{session := #{shards := Shards}} = hawser:info(Node),
-    case lists:sum([N || #{waiting_calls := N} <- Shards]) of
+    case calls_waiting(Node) of
         0 -> ok;
         _ -> erlang:yield(), await_no_calls(Node)
     end.
+
+calls_waiting(Node) ->
+    #{session := #{shards := Shards}} = hawser:info(Node),
+    lists:sum([N || #{waiting_calls := N} <- Shards]).
 
 %% ---- a full process table ----
 
@@ -516,7 +572,8 @@ full_table(Node, E) ->
     receive {Filler, full} -> ok end,
     Full = limited([
         fun() -> E:call(Node, ?B, value, [1]) end, fun() -> E:call(Node, ?B, value, [1], ?MS) end,
-        fun() -> E:multicall([Node, Node], ?B, value, [1]) end, fun() -> E:receive_response(E:send_request(Node, ?B, value, [1])) end,
+        fun() -> E:multicall([Node, Node], ?B, value, [1]) end,
+        fun() -> E:receive_response(E:send_request(Node, ?B, value, [1])) end,
         fun() -> E:cast(Node, ?B, value, [1]) end
     ]),
     Monitor = monitor(process, Filler),

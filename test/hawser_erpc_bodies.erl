@@ -52,7 +52,8 @@ nested(Module, Reason) ->
 
 %% What a body finds when it starts; `Leader' is the group leader of who called.
 facts(Leader) ->
-    {group_leader() =:= Leader, process_info(self(), [dictionary, links, messages, monitors, priority, registered_name, trap_exit])}.
+    Items = [dictionary, links, messages, monitors, priority, registered_name, trap_exit],
+    {group_leader() =:= Leader, process_info(self(), Items)}.
 
 %% Leaves two linked processes behind and ends: one that traps exits and tells `To' what came to it, one that does not.
 child(To, Ending) ->

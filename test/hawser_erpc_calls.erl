@@ -1,6 +1,6 @@
 %% The table of calls: every function of erpc that takes a function and answers at once, with every way for a body to
-%% end, and with every kind of wrong argument. A row is `{Function, Args}'; names that begin with `$' stand for what only
-%% the run knows. Runs rows with erpc or hawser_erpc, and says what came of them in a form that can be compared.
+%% end, and with every kind of wrong argument. A row is `{Function, Args}'; names that begin with `$' stand for what
+%% only the run knows. Runs rows with erpc or hawser_erpc, and says what came of them in a form that can be compared.
 -module(hawser_erpc_calls).
 
 -export([bodies/0, rows/1, plain_rows/0, bad_rows/0, option_rows/0]).
@@ -28,14 +28,18 @@ bodies() ->
            {Function, Reason} =/= {linked_dies, normal}
     ] ++ [
         {?B, deep, [5, oops]}, {?B, deep, [30, oops]}, {?B, clause, [another]}, {?B, info_error, [<<"no atom">>]},
-        {?B, raises, [error, oops, []]}, {?B, raises, [throw, oops, []]}, {?B, raises, [error, oops, [{m, f, [a], []}, {m, g, 2, []}]]},
+        {?B, raises, [error, oops, []]}, {?B, raises, [throw, oops, []]},
+        {?B, raises, [error, oops, [{m, f, [a], []}, {m, g, 2, []}]]},
         {?B, nested, [erpc, oops]}, {?B, bytes, [100000]}, {?B, exits_with_bytes, [10 bsl 20]},
         {?B, facts, ['$leader']}, {erlang, put, [key, value]}, {erlang, process_flag, [trap_exit, true]},
-        {erlang, hd, [[]]}, {erlang, exit, [oops]}, {erlang, throw, [oops]}, {erlang, error, [oops]}, {erlang, apply, [Fun, []]},
-        {erlang, apply, [?B, errors, [oops]]}, {lists, map, [Fun, [1]]}, {lists, seq, [1, x]}, {erlang, binary_to_atom, [<<"x">>, 42]},
+        {erlang, hd, [[]]}, {erlang, exit, [oops]}, {erlang, throw, [oops]}, {erlang, error, [oops]},
+        {erlang, apply, [Fun, []]},
+        {erlang, apply, [?B, errors, [oops]]}, {lists, map, [Fun, [1]]}, {lists, seq, [1, x]},
+        {erlang, binary_to_atom, [<<"x">>, 42]},
         {no_such_module, f, []}, {?B, no_such_function, [1, 2]}, {?B, value, []}, {erlang, no_such_function, []},
         {?B, value, lists:seq(1, 255)}, {?B, value, lists:seq(1, 256)}, {?B, value, lists:seq(1, 1000)},
-        {?B, value, [1 | improper]}, {?B, value, lists:seq(1, 255) ++ improper}, {?B, value, lists:seq(1, 300) ++ improper},
+        {?B, value, [1 | improper]}, {?B, value, lists:seq(1, 255) ++ improper},
+        {?B, value, lists:seq(1, 300) ++ improper},
         {'', '', []}, {erlang, '+', [1, a]}
     ].
 
@@ -75,14 +79,16 @@ funs() ->
 -spec plain_rows() -> [row()].
 plain_rows() ->
     Lists = [
-        [], ['$here'], ['$there', '$here', '$there', '$here'], ['$nowhere'], ['$nowhere', '$there', 'no@such@name', '', undefined],
+        [], ['$here'], ['$there', '$here', '$there', '$here'], ['$nowhere'],
+        ['$nowhere', '$there', 'no@such@name', '', undefined],
         lists:duplicate(100, '$there'), lists:duplicate(10, '$here')
     ],
     Timeouts = [[], [infinity], [?LONG], ['$soon']],
     [{call, [Node, ?B, value, [1]] ++ Timeout}
      || Node <- ['$nowhere', '', undefined, 'no@such@name', nonode@nohost, name], Timeout <- Timeouts]
     ++ [{multicall, [Nodes, ?B, value, [1]] ++ Timeout} || Nodes <- Lists, Timeout <- Timeouts]
-    ++ [{multicall, [['$there', '$here', '$nowhere'], ?B, Function, [oops]]} || Function <- [throws, exits, errors, signal]]
+    ++ [{multicall, [['$there', '$here', '$nowhere'], ?B, Function, [oops]]}
+        || Function <- [throws, exits, errors, signal]]
     ++ [{multicall, [['$nowhere', '$there'], ?B, hang, [], 100]}]
     ++ [{Function, [Nodes, ?B, value, [1]]} || Nodes <- Lists, Function <- [multicast]]
     ++ [{multicast, [Nodes, fun() -> ok end]} || Nodes <- Lists]
@@ -95,19 +101,24 @@ bad_rows() ->
     Fun = fun() -> ok end,
     Mfa = [?B, value, [1]],
     Good = [
-        {call, ['$there', Fun]}, {call, ['$there', Fun, 100]}, {call, ['$there' | Mfa]}, {call, ['$there' | Mfa] ++ [100]},
+        {call, ['$there', Fun]}, {call, ['$there', Fun, 100]}, {call, ['$there' | Mfa]},
+        {call, ['$there' | Mfa] ++ [100]},
         {call, ['$here', Fun, 100]}, {call, ['$here' | Mfa]}, {call, ['$here' | Mfa] ++ [100]},
         {multicall, [['$there'], Fun]}, {multicall, [['$there'], Fun, 100]}, {multicall, [['$there'] | Mfa]},
-        {multicall, [['$there'] | Mfa] ++ [100]}, {multicall, [[] | Mfa] ++ [100]}, {multicall, [['$here'] | Mfa] ++ [100]},
+        {multicall, [['$there'] | Mfa] ++ [100]}, {multicall, [[] | Mfa] ++ [100]},
+        {multicall, [['$here'] | Mfa] ++ [100]},
         {cast, ['$there' | Mfa]}, {cast, ['$here' | Mfa]}, {multicast, [['$there'] | Mfa]}, {multicast, [[] | Mfa]},
-        {send_request, ['$there', Fun]}, {send_request, ['$there' | Mfa]}, {send_request, ['$there', Fun, label, '$collection']},
+        {send_request, ['$there', Fun]}, {send_request, ['$there' | Mfa]},
+        {send_request, ['$there', Fun, label, '$collection']},
         {send_request, ['$there' | Mfa] ++ [label, '$collection']},
         {receive_response, ['$id']}, {receive_response, ['$id', 0]}, {receive_response, ['$empty', 0, true]},
         {receive_response, ['$collection', 0, true]},
         {wait_response, ['$id']}, {wait_response, ['$id', 0]}, {wait_response, ['$empty', 0, true]},
         {wait_response, ['$collection', 0, true]},
-        {check_response, [message, '$id']}, {check_response, [message, '$collection', true]}, {check_response, [message, '$empty', true]},
-        {reqids_size, ['$collection']}, {reqids_add, ['$id', label, '$empty']}, {reqids_add, ['$id', label, '$collection']},
+        {check_response, [message, '$id']}, {check_response, [message, '$collection', true]},
+        {check_response, [message, '$empty', true]},
+        {reqids_size, ['$collection']}, {reqids_add, ['$id', label, '$empty']},
+        {reqids_add, ['$id', label, '$collection']},
         {reqids_to_list, ['$collection']}
     ],
     [{Function, [#{x => y} | Args]} || {Function, Args} <- [
@@ -122,7 +133,8 @@ wrong(List) when is_list(List) ->
     [42, x, {}, <<>>, [x | y], #{}, 1.5, fun() -> ok end, "string", ['$there', 42], ['$there' | x], [['$there']]];
 wrong(_) ->
     [
-        42, -1, 1 bsl 32, 1.5, "string", <<"binary">>, [], {}, {abs, x}, {abs, 1 bsl 80}, {abs, 1.0}, {abs, 1, 2}, [x | y],
+        42, -1, 1 bsl 32, 1.5, "string", <<"binary">>, [], {}, {abs, x}, {abs, 1 bsl 80}, {abs, 1.0}, {abs, 1, 2},
+        [x | y],
         fun(_) -> ok end, '$ref', '$pid', [infinity], {'$there'}, {x, y, z}, '', "", <<>>
     ].
 
@@ -138,8 +150,10 @@ option_rows() ->
     Put = [erlang, put, [key, value]],
     Call = [
         {#{}, Value}, {#{timeout => infinity}, Value}, {#{timeout => ?LONG}, Value}, {#{timeout => '$soon'}, Value},
-        {#{always_spawn => true}, Value}, {#{always_spawn => false}, Value}, {#{always_spawn => true, timeout => ?LONG}, Value},
-        {#{always_spawn => true, timeout => infinity}, Value}, {#{unknown => option}, Value}, {#{always_spawn => 1}, Badarg},
+        {#{always_spawn => true}, Value}, {#{always_spawn => false}, Value},
+        {#{always_spawn => true, timeout => ?LONG}, Value},
+        {#{always_spawn => true, timeout => infinity}, Value}, {#{unknown => option}, Value},
+        {#{always_spawn => 1}, Badarg},
         {#{timeout => -1}, Badarg}, {#{timeout => #{}}, Badarg}, {#{timeout => x, always_spawn => true}, Badarg}
     ],
     Many = fun({error, _} = Error) -> Error; ({value, V}) -> {value, [{ok, V}]} end,
@@ -150,10 +164,12 @@ option_rows() ->
     ++ [{{multicall, [[Node], fun() -> 1 end, Options]}, Many(Expected)}
         || Node <- ['$here', '$there'], {Options, Expected} <- Call]
     ++ [{{call, Args}, Badarg} || Args <- [
-        [42, ?B, value, [1], #{}], ['$here', 42, value, [1], #{always_spawn => true}], ['$here', ?B, value, x, #{always_spawn => true}],
+        [42, ?B, value, [1], #{}], ['$here', 42, value, [1], #{always_spawn => true}],
+        ['$here', ?B, value, x, #{always_spawn => true}],
         ['$here', x, #{}], ['$there', ?B, 42, [1], #{}]
     ]]
-    ++ [{{multicall, Args}, Badarg} || Args <- [[42, ?B, value, [1], #{}], [['$here'], 42, value, [1], #{}], [['$there'], ?B, value, x, #{}]]]
+    ++ [{{multicall, Args}, Badarg} || Args <- [[42, ?B, value, [1], #{}], [['$here'], 42, value, [1], #{}],
+        [['$there'], ?B, value, x, #{}]]]
     %% What the body puts into a dictionary is found in the caller's only when it runs there.
     ++ [{{call, ['$here' | Put] ++ [Options]}, {value, undefined, Dictionary}}
         || {Options, Dictionary} <- [{#{}, [{key, value}]}, {#{always_spawn => true}, []}, {#{timeout => ?LONG}, []}]].

@@ -5,11 +5,13 @@
 -export([log/2]).
 
 -spec log(logger:log_event(), logger:handler_config()) -> ok.
-log(#{level := Level, msg := {report, #{format := Format, args := [Pid, Node, Reason]} = Report}, meta := #{error_logger := Emulator}}, #{config := #{to := To}})
+log(#{level := Level, msg := {report, #{format := Format, args := [Pid, Node, Reason]} = Report},
+    meta := #{error_logger := Emulator}}, #{config := #{to := To}})
     when is_pid(Pid) ->
     To ! {report, {Level, Format, Node, reason(Reason), lists:sort(maps:keys(Report)), Emulator}},
     ok;
-log(#{level := Level, msg := {Format, [Pid, Node, Reason]}, meta := #{error_logger := Emulator}}, #{config := #{to := To}}) when is_pid(Pid) ->
+log(#{level := Level, msg := {Format, [Pid, Node, Reason]}, meta := #{error_logger := Emulator}},
+    #{config := #{to := To}}) when is_pid(Pid) ->
     To ! {report, {Level, Format, Node, reason(Reason), Emulator}},
     ok;
 log(_, _) ->

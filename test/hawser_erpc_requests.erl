@@ -15,7 +15,8 @@
 -define(LONG, 60000).
 
 %% The scenario in a process of its own; what it leaves in its mailbox is part of what came of it.
--spec run(erpc | hawser_erpc, fun((module(), hawser_erpc_calls:nodes()) -> trace()) | name(), hawser_erpc_calls:nodes()) -> term().
+-spec run(erpc | hawser_erpc, fun((module(), hawser_erpc_calls:nodes()) -> trace()) | name(),
+    hawser_erpc_calls:nodes()) -> term().
 run(Module, Name, Nodes) when is_atom(Name) ->
     run(Module, proplists:get_value(Name, scenarios()), Nodes);
 run(Module, Scenario, Nodes) ->
@@ -49,7 +50,8 @@ round_trips() ->
         {check_3, fun(E, Node, Mfa) -> In = Collection(E, Node, Mfa), E:check_response(message(), In, true) end},
         {check_3_kept, fun(E, Node, Mfa) -> In = Collection(E, Node, Mfa), E:check_response(message(), In, false) end},
         {fun_4, fun(E, Node, {M, F, A}) ->
-            E:receive_response(E:send_request(Node, fun() -> apply(M, F, A) end, {a, label}, E:reqids_new()), moment(?LONG), true)
+            E:receive_response(E:send_request(Node, fun() -> apply(M, F, A) end, {a, label}, E:reqids_new()),
+                moment(?LONG), true)
         end}
     ].
 
@@ -117,9 +119,11 @@ timeout_gives_up(E, #{there := Node}) ->
     Gate = ?B:gate(),
     Ids = [E:send_request(Node, ?B, waits, [Gate, N]) || N <- lists:seq(1, 3)],
     _ = ?B:bodies(Gate, 3),
-    First = [seen(E, fun() -> E:receive_response(Id, Timeout) end) || {Id, Timeout} <- lists:zip(Ids, [0, 10, moment(-1)])],
+    First = [seen(E, fun() -> E:receive_response(Id, Timeout) end)
+        || {Id, Timeout} <- lists:zip(Ids, [0, 10, moment(-1)])],
     Gone = after_the_gate(E, Node, Gate),
-    {First, Gone, [seen(E, fun() -> E:receive_response(Id, 0) end) || Id <- Ids], [seen(E, fun() -> E:wait_response(Id) end) || Id <- Ids]}.
+    {First, Gone, [seen(E, fun() -> E:receive_response(Id, 0) end) || Id <- Ids],
+     [seen(E, fun() -> E:wait_response(Id) end) || Id <- Ids]}.
 
 %% What is in the mailbox when the gate's bodies, and a call behind them, are done.
 after_the_gate(E, Node, Gate) ->
@@ -142,13 +146,15 @@ collection_timeout_gives_all_up(E, #{there := Node, here := Here}) ->
     _ = ?B:bodies(Gate, 3),
     First = seen(E, fun() -> E:receive_response(Col, 0, true) end),
     Gone = after_the_gate(E, Node, Gate),
-    {First, Gone, seen(E, fun() -> E:receive_response(Col, 0, true) end), seen(E, fun() -> E:wait_response(Col, 0, true) end)}.
+    {First, Gone, seen(E, fun() -> E:receive_response(Col, 0, true) end),
+     seen(E, fun() -> E:wait_response(Col, 0, true) end)}.
 
 collection_wait_does_not(E, #{there := Node, here := Here}) ->
     Gate = ?B:gate(),
     Col0 = E:send_request(Here, ?B, waits, [Gate, same], label, E:reqids_new()),
     Col = E:send_request(Node, ?B, waits, [Gate, same], label, Col0),
-    Before = [seen(E, fun() -> E:wait_response(Col, Timeout, Delete) end) || Timeout <- [0, 5, moment(-1)], Delete <- [true, false]],
+    Before = [seen(E, fun() -> E:wait_response(Col, Timeout, Delete) end) || Timeout <- [0, 5, moment(-1)],
+        Delete <- [true, false]],
     ok = ?B:open(Gate, 2),
     {{response, same}, label, Left} = E:wait_response(Col, infinity, true),
     {Before, seen(E, fun() -> E:wait_response(Left, ?LONG, true) end)}.
@@ -176,7 +182,8 @@ kept_ids_are_stale(E, #{there := Node}) ->
     Second = seen(E, fun() -> E:receive_response(Col, ?LONG, false) end),
     Rest = [seen(E, fun() -> E:wait_response(Col, 0, Delete) end) || Delete <- [true, false]],
     Check = seen(E, fun() -> E:check_response(message, Col, true) end),
-    {First, Wait, Second, Rest, Check, labels(E, Col), seen(E, fun() -> E:receive_response(Col, 0, false) end), labels(E, Col)}.
+    {First, Wait, Second, Rest, Check, labels(E, Col), seen(E, fun() -> E:receive_response(Col, 0, false) end),
+     labels(E, Col)}.
 
 many_in_a_collection(E, #{there := Node, here := Here}) ->
     Send = fun(N, Col) ->
@@ -206,7 +213,8 @@ every_node_in_a_collection(E, #{there := There, here := Here, plain := Plain, no
     Nodes = [{there, There}, {here, Here}, {plain, Plain}, {nowhere, Nowhere}],
     Bodies = [{value, 1}, {errors, oops}, {throws, oops}, {exits, oops}, {signal, oops}],
     Requests = [{{Name, F}, Node, F, A} || {Name, Node} <- Nodes, {F, A} <- Bodies],
-    Col = lists:foldl(fun({Label, Node, F, A}, Col) -> E:send_request(Node, ?B, F, [A], Label, Col) end, E:reqids_new(), Requests),
+    Col = lists:foldl(fun({Label, Node, F, A}, Col) -> E:send_request(Node, ?B, F, [A], Label, Col) end,
+        E:reqids_new(), Requests),
     Ids = [{Label, E:send_request(Node, ?B, F, [A])} || {Label, Node, F, A} <- Requests],
     {lists:sort(drain(E, Col, 0)), [{Label, seen(E, fun() -> E:receive_response(Id) end)} || {Label, Id} <- Ids]}.
 
@@ -222,14 +230,17 @@ twice_in_a_collection(E, #{there := Node}) ->
 id_by_id(E, #{there := Node}) ->
     Send = fun(N, Col) -> E:send_request(Node, ?B, value, [N], N, Col) end,
     Col = lists:foldl(Send, E:reqids_new(), lists:seq(1, 5)),
-    [{Label, seen(E, fun() -> E:receive_response(Id, ?LONG) end)} || {Id, Label} <- lists:keysort(2, E:reqids_to_list(Col))].
+    [{Label, seen(E, fun() -> E:receive_response(Id, ?LONG) end)}
+        || {Id, Label} <- lists:keysort(2, E:reqids_to_list(Col))].
 
 %% Another process gets nothing of a request, and takes nothing away.
 only_the_requester(E, #{there := Node}) ->
     Id = there(E:send_request(Node, ?B, value, [mine])),
     Col = E:reqids_add(Id, label, E:reqids_new()),
     Tries = [
-        fun() -> E:receive_response(Id, 0) end, fun() -> E:receive_response(Id, 5) end, fun() -> E:wait_response(Id, 5) end,
+        fun() -> E:receive_response(Id, 0) end,
+        fun() -> E:receive_response(Id, 5) end,
+        fun() -> E:wait_response(Id, 5) end,
         fun() -> E:receive_response(Col, 0, true) end, fun() -> E:wait_response(Col, 0, true) end
     ],
     Elsewhere = [
@@ -245,7 +256,8 @@ only_the_requester(E, #{there := Node}) ->
 other_messages_stay(E, #{there := Node}) ->
     Ref = make_ref(),
     Others = [
-        hello, {Ref, 1}, {Ref, {return, 1}}, {'DOWN', Ref, process, self(), oops}, {spawn_reply, Ref, error, oops}, {Ref, Ref, error, x},
+        hello, {Ref, 1}, {Ref, {return, 1}}, {'DOWN', Ref, process, self(), oops}, {spawn_reply, Ref, error, oops},
+        {Ref, Ref, error, x},
         {Ref, Ref, process, self(), x}, {x, y}, {1, 2, 3, 4, 5}
     ],
     _ = [self() ! Message || Message <- Others],
@@ -262,8 +274,10 @@ checks_of_other_messages(E, #{there := Node}) ->
     Id = E:send_request(Node, ?B, value, [1]),
     Col = E:send_request(Node, ?B, value, [2], label, E:reqids_new()),
     Ref = make_ref(),
-    Messages = [hello, {Ref, 1}, {Ref, {return, 1}}, {'DOWN', Ref, process, self(), x}, {spawn_reply, Ref, error, x}, [], {}],
-    No = [{seen(E, fun() -> E:check_response(M, Id) end), seen(E, fun() -> E:check_response(M, Col, true) end)} || M <- Messages],
+    Messages = [hello, {Ref, 1}, {Ref, {return, 1}}, {'DOWN', Ref, process, self(), x}, {spawn_reply, Ref, error, x},
+        [], {}],
+    No = [{seen(E, fun() -> E:check_response(M, Id) end), seen(E, fun() -> E:check_response(M, Col, true) end)}
+        || M <- Messages],
     Both = [message(), message()],
     {No, lists:sort([seen(E, fun() -> E:check_response(M, Id) end) || M <- Both]),
      lists:sort([seen(E, fun() -> E:check_response(M, Col, false) end) || M <- Both]),
@@ -273,7 +287,8 @@ checks_of_other_messages(E, #{there := Node}) ->
 abandoned_calls_bring_nothing(E, #{there := Node, here := Here}) ->
     Gate = ?B:gate(),
     Calls = [
-        seen(E, fun() -> E:call(Node, ?B, waits, [Gate, 1], 0) end), seen(E, fun() -> E:call(Node, fun() -> ?B:waits(Gate, 1) end, 1) end),
+        seen(E, fun() -> E:call(Node, ?B, waits, [Gate, 1], 0) end),
+        seen(E, fun() -> E:call(Node, fun() -> ?B:waits(Gate, 1) end, 1) end),
         seen(E, fun() -> E:call(Here, ?B, waits, [Gate, 1], 1) end),
         seen(E, fun() -> E:multicall([Node, Here, Node], ?B, waits, [Gate, 1], 1) end)
     ],
@@ -282,12 +297,15 @@ abandoned_calls_bring_nothing(E, #{there := Node, here := Here}) ->
 %% Where a list of nodes goes wrong nothing of what was sent before comes back.
 bad_element_gives_all_up(E, #{there := Node, here := Here}) ->
     Gate = ?B:gate(),
+    %% Enough for the first responses to come before the end of the list is seen.
+    Many = lists:duplicate(1000, Node) ++ [42],
     Calls = [
         seen(E, fun() -> E:multicall(Nodes, ?B, Function, Args, infinity) end)
-     || Nodes <- [[Node, Here, 42], [Here, Node | Node], [Node, Node, {Node}, Node], [Node | improper]],
+     || Nodes <- [[Node, Here, 42], [Here, Node | Node], [Node, Node, {Node}, Node], [Node | improper], Many],
         {Function, Args} <- [{value, [1]}, {waits, [Gate, 1]}]
     ],
-    Casts = [seen(E, fun() -> E:multicast(Nodes, ?B, value, [1]) end) || Nodes <- [[Node, 42], [Node | Node], [Here, {}], [42, Node]]],
+    Casts = [seen(E, fun() -> E:multicast(Nodes, ?B, value, [1]) end)
+        || Nodes <- [[Node, 42], [Node | Node], [Here, {}], [42, Node]]],
     {Calls, Casts, after_the_gate(E, Node, Gate)}.
 
 casts_arrive(E, #{there := Node, here := Here, plain := Plain, nowhere := Nowhere}) ->
@@ -311,7 +329,8 @@ casts_arrive(E, #{there := Node, here := Here, plain := Plain, nowhere := Nowher
 children_of_a_body(E, #{there := Node}) ->
     Self = self(),
     Endings = [
-        fun() -> ok end, fun() -> normal end, fun() -> throw(x) end, fun() -> exit(normal) end, fun() -> exit(x) end, fun() -> error(x) end,
+        fun() -> ok end, fun() -> normal end, fun() -> throw(x) end, fun() -> exit(normal) end, fun() -> exit(x) end,
+        fun() -> error(x) end,
         fun() -> exit(self(), normal), ?B:hang() end, fun() -> exit(self(), kill), ?B:hang() end
     ],
     [
@@ -342,11 +361,15 @@ signals_at_the_gate(E, #{there := Node, here := Here}) ->
             Self = self(),
             Ways = [
                 fun() -> E:call(Node, ?B, waits, [Gate, 1]) end, fun() -> E:call(Node, ?B, waits, [Gate, 1], ?LONG) end,
-                fun() -> E:call(Here, ?B, waits, [Gate, 1], ?LONG) end, fun() -> E:call(Node, fun() -> ?B:waits(Gate, 1) end) end,
+                fun() -> E:call(Here, ?B, waits, [Gate, 1], ?LONG) end,
+                fun() -> E:call(Node, fun() -> ?B:waits(Gate, 1) end) end,
                 fun() -> E:multicall([Node, Node], ?B, waits, [Gate, 1]) end,
                 fun() -> E:receive_response(E:send_request(Node, ?B, waits, [Gate, 1])) end,
                 fun() -> E:wait_response(E:send_request(Node, ?B, waits, [Gate, 1]), infinity) end,
-                fun() -> E:receive_response(E:send_request(Node, ?B, waits, [Gate, 1], label, E:reqids_new()), infinity, true) end
+                fun() ->
+                    Col = E:send_request(Node, ?B, waits, [Gate, 1], label, E:reqids_new()),
+                    E:receive_response(Col, infinity, true)
+                end
             ],
             Callers = [spawn(fun() -> Self ! {self(), seen(E, Way)} end) || Way <- Ways],
             ok = ?B:end_bodies(Gate, 9, Reason),
