@@ -45,15 +45,14 @@ impl UsedAtoms {
 
 /// A bit for every atom that a shard's frames have used. Set under the shard's lock, read anywhere.
 #[derive(Debug)]
-pub struct UsedBits(Box<[AtomicU64]>);
+pub struct UsedBits(Box<[AtomicU64; WORDS]>);
+
+/// A bit for every id there can be, so that no id is out of range.
+const WORDS: usize = (AtomId::MAX as usize + 1) / 64;
 
 impl Default for UsedBits {
     fn default() -> Self {
-        UsedBits(
-            (0..MAX_ATOMS.div_ceil(64))
-                .map(|_| AtomicU64::new(0))
-                .collect(),
-        )
+        UsedBits(Box::new([const { AtomicU64::new(0) }; WORDS]))
     }
 }
 
@@ -61,17 +60,13 @@ impl UsedBits {
     /// Has the atom been used?
     #[inline(always)]
     pub fn get(&self, id: AtomId) -> bool {
-        self.0
-            .get(usize::from(id) / 64)
-            .is_some_and(|word| word.load(Ordering::Relaxed) >> (id % 64) & 1 != 0)
+        self.0[usize::from(id) / 64].load(Ordering::Relaxed) >> (id % 64) & 1 != 0
     }
 
     /// Sets the bit; true when it was not set before.
     pub fn set(&self, id: AtomId) -> bool {
         let bit = 1 << (id % 64);
-        self.0
-            .get(usize::from(id) / 64)
-            .is_some_and(|word| word.fetch_or(bit, Ordering::Relaxed) & bit == 0)
+        self.0[usize::from(id) / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 }
 

@@ -84,13 +84,13 @@ fn look_up(vm: Vm<'_>, atom: Immediate) -> u32 {
 
 /// One thread's short cut into the dictionary.
 pub struct AtomCache {
-    slots: Box<[(usize, u32)]>,
+    slots: Box<[(usize, u32); SLOTS]>,
 }
 
 impl AtomCache {
     pub fn new() -> Self {
         AtomCache {
-            slots: vec![(0, EMPTY); SLOTS].into_boxed_slice(),
+            slots: Box::new([(0, EMPTY); SLOTS]),
         }
     }
 

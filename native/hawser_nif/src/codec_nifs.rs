@@ -1,7 +1,7 @@
 //! The codec by itself: for the tests that compare it with the VM's, and for the benchmark that times it.
 
 use crate::decode::Decoder;
-use crate::encoded::encode;
+use crate::encoded::{encode, once_each};
 use crate::scratch;
 use crate::vm::{Immediate, Vm};
 use crate::{atoms, session, wall};
@@ -20,6 +20,7 @@ fn codec_encode<'a>(env: Env<'a>, term: Term<'a>, ends: Ends) -> NifResult<Term<
         if !encode(vm, scratch, &peer, vm.word(term)) {
             return Ok(wall::plain().encode(env));
         }
+        once_each(&mut scratch.fresh);
         let mut announcements = Vec::new();
         atoms::announce(&scratch.fresh, &mut announcements);
         let bytes = vm.term(env, vm.make_binary(&scratch.frame));
@@ -76,7 +77,8 @@ fn codec_bench<'a>(env: Env<'a>, term: Term<'a>, times: u32) -> NifResult<Term<'
         }
         let encoded = started.elapsed();
         let mut announcements = Vec::new();
-        atoms::announce(&scratch.fresh.clone(), &mut announcements);
+        once_each(&mut scratch.fresh);
+        atoms::announce(&scratch.fresh, &mut announcements);
         let table = table(vm, &announcements).ok_or(Error::BadArg)?;
         let bytes = scratch.frame.clone();
         let mut spent = std::time::Duration::ZERO;

@@ -39,6 +39,7 @@ fn encode_once<'a>(env: Env<'a>, term: Term<'a>) -> NifResult<Term<'a>> {
         if !encode(vm, scratch, &NO_PEER, vm.word(term)) {
             return Ok(wall::plain().encode(env));
         }
+        once_each(&mut scratch.fresh);
         let encoded = Encoded {
             bytes: scratch.frame.clone(),
             atoms: scratch.fresh.clone(),
@@ -51,7 +52,7 @@ fn encode_once<'a>(env: Env<'a>, term: Term<'a>) -> NifResult<Term<'a>> {
     })
 }
 
-/// Leaves the term's bytes in `scratch.frame` and its atoms, each once, in `scratch.fresh`. False when it has to go plain.
+/// Leaves the term's bytes in `scratch.frame` and its atoms in `scratch.fresh`. False when it has to go plain.
 pub fn encode<'a>(vm: Vm<'a>, scratch: &mut Scratch, peer: &NodeIdentity, word: Word<'a>) -> bool {
     let Scratch {
         atoms,
@@ -74,7 +75,11 @@ pub fn encode<'a>(vm: Vm<'a>, scratch: &mut Scratch, peer: &NodeIdentity, word: 
     }
     .term(word)
     .is_ok();
-    fresh.sort_unstable();
-    fresh.dedup();
     native && frame.len() <= NATIVE_LIMIT
+}
+
+/// Leaves each atom once.
+pub fn once_each(atoms: &mut Vec<AtomId>) {
+    atoms.sort_unstable();
+    atoms.dedup();
 }
