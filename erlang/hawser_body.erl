@@ -92,8 +92,9 @@ call(Form, Request, Shard, Call) ->
 
 %% The group leader is the caller's from here on.
 request(plain, Plain) ->
-    try binary_to_term(Plain) of
-        Request -> request(term, Request)
+    try binary_to_term(Plain, [used]) of
+        {Request, Used} when Used =:= byte_size(Plain) -> request(term, Request);
+        {_, _} -> malformed
     catch
         error:badarg -> malformed
     end;
