@@ -95,6 +95,12 @@ fill(Node, Count) ->
     Payload = binary:copy(<<1>>, 1000),
     Fill = fun Fill() -> _ = hawser:send({no_such_name, Node}, Payload), Fill() end,
     Fillers = [spawn(Fill) || _ <- lists:seq(1, Count)],
+    %% First nothing leaves the shards any more, then nothing enters them.
+    Most = hawser_config:get(max_unacked_bytes),
+    hawser_attacked:until(fun() ->
+        #{session := #{shards := Shards}} = hawser:info(Node),
+        lists:all(fun(#{unacked_bytes := Unacked}) -> Unacked >= Most end, Shards)
+    end),
     hawser_attacked:until(fun() -> lists:all(fun waits/1, Fillers) end),
     Fillers.
 

@@ -181,6 +181,8 @@ first_good_wins(Config) ->
     on(A, fun() ->
         _ = [{ok, {Good, here}} = hawser:call_any(Names, ?BODIES, only_at, [[Good], here, How])
              || Good <- Names, How <- [error, exit, hang]],
+        %% What waited for the others has ended, though the caller lives.
+        until(fun() -> ?BODIES:own_processes() =:= [] end),
         Errors = [{Node, {not_at, Node}} || Node <- Names],
         {error, Errors} = hawser:call_any(Names, ?BODIES, only_at, [[], here, error]),
         Exits = [{Node, {exit, {not_at, Node}}} || Node <- Names],
@@ -391,7 +393,8 @@ deadline(Config) ->
             Rejects = [{Hung, {badrpc, timeout}}],
             {Replies, Rejects} = hawser:call_all_wait(Names, ?BODIES, only_at, Args, #{timeout => 1000}),
             {ok, Replies} = hawser:call_all(Names, ?BODIES, only_at, Args, #{timeout => 1000})
-        end || Hung <- Names]
+        end || Hung <- Names],
+        until(fun() -> ?BODIES:own_processes() =:= [] end)
     end).
 
 %% Answers that come about when the time is up are answers or nothing: no message comes later.
@@ -626,6 +629,8 @@ cast_all_past_the_full(Config) ->
             receive {tell, Teller} -> Teller ! {self(), done} end
         end),
         _ = [receive {ran, served} -> ok end || _ <- [c, d]],
+        %% Nor did they wait until the stopped node was given up.
+        [] = [Entry || #{report := #{what := session_ended}} = Entry <- hawser_test_nodes:node_logs()],
         _ = [exit(Filler, kill) || Filler <- Fillers],
         Caster
     end),
