@@ -6,20 +6,25 @@
 %% started it hears so and answers instead. How a body fails is told as erpc tells it.
 -module(hawser_body).
 
--export([start_cast/2, start_call/4, ended/4]).
--export([cast/2, call/4]).
+-export([start_cast/3, start_call/5, ended/4]).
+-export([cast/3, call/5]).
+
+-export_type([turn/0]).
 
 %% `plain': the request is a binary with external term format, decoded by the body.
 -type form() :: term | plain.
+
+%% `ahead': the body's first time slice, and that alone, is at high priority.
+-type turn() :: ahead | in_order.
 
 %% How soon the reader tries again to answer for a body, when there is neither room nor a process to wait for it.
 -define(RETRY_MS, 20).
 -define(MOST_ARGUMENTS, 255).
 
 %% @doc Starts a body that nobody waits for. False when the process table is full.
--spec start_cast(form(), term()) -> boolean().
-start_cast(Form, Request) ->
-    try spawn(?MODULE, cast, [Form, Request]) of
+-spec start_cast(turn(), form(), term()) -> boolean().
+start_cast(Turn, Form, Request) ->
+    try spawn_opt(?MODULE, cast, [Turn, Form, Request], priority(Turn)) of
         _ -> true
     catch
         error:system_limit -> false
@@ -27,13 +32,17 @@ start_cast(Form, Request) ->
 
 %% @doc Starts a body whose outcome goes back to the call; its end comes to the calling process as
 %% `{{hawser_body, Call}, MonitorRef, process, Pid, Reason}', to be given to {@link ended/4}.
--spec start_call(form(), term(), hawser_nif:shard(), hawser_nif:call_id()) -> ok.
-start_call(Form, Request, Shard, Call) ->
-    try spawn_opt(?MODULE, call, [Form, Request, Shard, Call], [{monitor, [{tag, {hawser_body, Call}}]}]) of
+-spec start_call(turn(), form(), term(), hawser_nif:shard(), hawser_nif:call_id()) -> ok.
+start_call(Turn, Form, Request, Shard, Call) ->
+    Options = [{monitor, [{tag, {hawser_body, Call}}]} | priority(Turn)],
+    try spawn_opt(?MODULE, call, [Turn, Form, Request, Shard, Call], Options) of
         _ -> ok
     catch
         error:system_limit -> instead(Shard, self(), Call, {system, system_limit})
     end.
+
+priority(ahead) -> [{priority, high}];
+priority(in_order) -> [].
 
 %% @doc A body has ended: answers for it, behind all that it has sent, if it has not done so itself.
 -spec ended(hawser_nif:shard(), hawser_nif:call_id(), Body :: pid(), Reason :: term()) -> ok.
@@ -61,8 +70,9 @@ instead(Shard, Body, Call, Outcome) ->
     end.
 
 %% Fails as erpc's does, error report included: none for an exit, one with the function's own stack for the rest.
--spec cast(form(), term()) -> term().
-cast(Form, Request) ->
+-spec cast(turn(), form(), term()) -> term().
+cast(Turn, Form, Request) ->
+    ok = begun(Turn),
     case request(Form, Request) of
         {M, F, A} ->
             try
@@ -80,8 +90,9 @@ cast(Form, Request) ->
 
 %% Leaves with a reason, as erpc's does, so that what is linked to it goes too. No other process knows the reason
 %% before: nobody can make it look answered.
--spec call(form(), term(), hawser_nif:shard(), hawser_nif:call_id()) -> no_return().
-call(Form, Request, Shard, Call) ->
+-spec call(turn(), form(), term(), hawser_nif:shard(), hawser_nif:call_id()) -> no_return().
+call(Turn, Form, Request, Shard, Call) ->
+    ok = begun(Turn),
     Outcome =
         case request(Form, Request) of
             {M, F, A} -> outcome(M, F, A);
@@ -89,6 +100,12 @@ call(Form, Request, Shard, Call) ->
         end,
     answer(Shard, self(), Call, Outcome),
     exit({hawser_answered, Call}).
+
+begun(ahead) ->
+    high = process_flag(priority, normal),
+    ok;
+begun(in_order) ->
+    ok.
 
 %% The group leader is the caller's from here on.
 request(plain, Plain) ->

@@ -7,7 +7,7 @@
 -module(hawser_nif).
 
 -export([push/3, push_plain/3, encode_once/1, push_encoded/3, answer/4, answer_plain/4, forget_call/2]).
--export([flush/1, recv/2, cast_refused/1, shard_descriptor/1, shard_release/1, shard_room/1, shard_finish/1, shard_bind/3]).
+-export([flush/1, crowded/1, recv/2, cast_refused/1, shard_descriptor/1, shard_release/1, shard_room/1, shard_finish/1, shard_bind/3]).
 -export([session_open/5, session_up/1, session_down/1, session_close/1, session_tick/4, session_info/1]).
 -export([dictionary_limit/1]).
 -export([runtime_start/2, runtime_stop/0, listen/2, invite/4, dial/9, forget/1, events/0, incarnation/0]).
@@ -107,6 +107,10 @@ forget_call(_Node, _Call) -> erlang:nif_error(not_loaded).
 
 -spec flush(shard()) -> idle | more | wait | finished | {lost, Reason :: binary() | closed}.
 flush(_Shard) -> erlang:nif_error(not_loaded).
+
+%% Whether processes of this node wait long for their turn.
+-spec crowded(boolean()) -> ok.
+crowded(_Crowded) -> erlang:nif_error(not_loaded).
 
 -spec recv(shard(), Given :: binary() | none) ->
     [delivery()] | again | closed | {lost, Reason :: binary() | closed} | {malformed, Reason :: binary()}.

@@ -42,9 +42,13 @@ gauge() ->
             ok = persistent_term:put(?MODULE, Gauge),
             Gauge;
         Gauge ->
-            ok = atomics:put(Gauge, ?CROWDED, 0),
+            ok = note(Gauge, false),
             Gauge
     end.
+
+note(Gauge, Crowded) ->
+    ok = atomics:put(Gauge, ?CROWDED, case Crowded of true -> 1; false -> 0 end),
+    hawser_nif:crowded(Crowded).
 
 %% @doc Begins a measurement if it is time for one.
 -spec beat() -> ok.
@@ -72,8 +76,8 @@ loop(Gauge) ->
     receive
         {beat, At, Ready} ->
             case erlang:monotonic_time(microsecond) - At of
-                Waited when Waited >= ?WAIT_US, Waited >= ?TURN_US * Ready -> atomics:put(Gauge, ?CROWDED, 1);
-                Waited when Waited < ?FREE_US -> atomics:put(Gauge, ?CROWDED, 0);
+                Waited when Waited >= ?WAIT_US, Waited >= ?TURN_US * Ready -> note(Gauge, true);
+                Waited when Waited < ?FREE_US -> note(Gauge, false);
                 _ -> ok
             end
     end,

@@ -14,6 +14,8 @@
 %% Bytes of one read, and how many reads may lie in the mailbox.
 -define(READ_BYTES, 65536).
 -define(READS_AHEAD, 16).
+%% Bodies of one slice that may have their first turn ahead of others on a crowded node.
+-define(FEW, 32).
 
 -record(state, {
     shard :: hawser_nif:shard(),
@@ -101,7 +103,7 @@ loop(#state{port = Port, shard = Shard, ahead = Ahead} = State) ->
 take(again, State) ->
     rest(pace(State));
 take(Messages, #state{shard = Shard} = State) when is_list(Messages) ->
-    case deliver(Messages, Shard) of
+    case deliver(Messages, {Shard, turn(Messages, State)}) of
         ok -> take(hawser_nif:recv(Shard, none), State#state{mode = busy});
         Malformed -> finish(Malformed, State)
     end;
@@ -145,33 +147,37 @@ ended(again, closed_by_peer) -> {lost, <<"the peer closed the connection">>};
 ended(again, Reason) -> {lost, iolist_to_binary(inet:format_error(Reason))};
 ended(End, _) -> End.
 
-deliver([[To | Message] | Rest], Shard) ->
+%% On a crowded node the bodies of a few requests have their first turn ahead of others, as the reader has.
+turn(Messages, #state{priority = high}) when length(Messages) =< ?FEW -> ahead;
+turn(_, _) -> in_order.
+
+deliver([[To | Message] | Rest], How) ->
     To ! Message,
-    deliver(Rest, Shard);
-deliver([{call, Call, Request} | Rest], Shard) ->
-    hawser_body:start_call(term, Request, Shard, Call),
-    deliver(Rest, Shard);
-deliver([{cast, Request} | Rest], Shard) ->
-    _ = hawser_body:start_cast(term, Request) orelse hawser_nif:cast_refused(Shard),
-    deliver(Rest, Shard);
-deliver([{call_plain, Call, Plain} | Rest], Shard) ->
-    hawser_body:start_call(plain, Plain, Shard, Call),
-    deliver(Rest, Shard);
-deliver([{cast_plain, Plain} | Rest], Shard) ->
-    _ = hawser_body:start_cast(plain, Plain) orelse hawser_nif:cast_refused(Shard),
-    deliver(Rest, Shard);
-deliver([{answer_plain, Alias, Plain} | Rest], Shard) ->
-    deliver_plain(Alias, fun(Outcome) -> {Alias, Outcome} end, Plain, Rest, Shard);
-deliver([{To, Plain} | Rest], Shard) ->
-    deliver_plain(To, fun(Message) -> Message end, Plain, Rest, Shard);
-deliver([], _Shard) ->
+    deliver(Rest, How);
+deliver([{call, Call, Request} | Rest], {Shard, Turn} = How) ->
+    hawser_body:start_call(Turn, term, Request, Shard, Call),
+    deliver(Rest, How);
+deliver([{cast, Request} | Rest], {Shard, Turn} = How) ->
+    _ = hawser_body:start_cast(Turn, term, Request) orelse hawser_nif:cast_refused(Shard),
+    deliver(Rest, How);
+deliver([{call_plain, Call, Plain} | Rest], {Shard, Turn} = How) ->
+    hawser_body:start_call(Turn, plain, Plain, Shard, Call),
+    deliver(Rest, How);
+deliver([{cast_plain, Plain} | Rest], {Shard, Turn} = How) ->
+    _ = hawser_body:start_cast(Turn, plain, Plain) orelse hawser_nif:cast_refused(Shard),
+    deliver(Rest, How);
+deliver([{answer_plain, Alias, Plain} | Rest], How) ->
+    deliver_plain(Alias, fun(Outcome) -> {Alias, Outcome} end, Plain, Rest, How);
+deliver([{To, Plain} | Rest], How) ->
+    deliver_plain(To, fun(Message) -> Message end, Plain, Rest, How);
+deliver([], _How) ->
     ok.
 
-deliver_plain(To, Wrap, Plain, Rest, Shard) ->
+deliver_plain(To, Wrap, Plain, Rest, How) ->
     try binary_to_term(Plain, [used]) of
         {Term, Used} when Used =:= byte_size(Plain) ->
             To ! Wrap(Term),
-            deliver(Rest, Shard);
+            deliver(Rest, How);
         {_, _} ->
             {malformed, <<"bytes behind a plain term">>}
     catch

@@ -7,10 +7,10 @@ use crate::vm::{Immediate, Vm};
 use crate::wall;
 use bytes::Bytes;
 use hawser_core::wire::{self, BatchHead, CloseReason};
-use rustler::{Encoder, Env, NifResult, ResourceArc, Term};
+use rustler::{Atom, Encoder, Env, NifResult, ResourceArc, Term};
 use std::io::{ErrorKind, IoSlice, Write};
 use std::net::TcpStream;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Bytes written in one call of the NIF, then other processes have their turn.
@@ -21,6 +21,17 @@ const PIECES: usize = 64;
 /// A caller writes by itself what it queues on a shard that has written nothing for so many microseconds. On one that is
 /// busier the flusher does, and what other callers add meanwhile goes out with it.
 const QUIET_US: u64 = 20;
+/// The same on a crowded node, where the flusher would come late: enough to tell callers from a flood of messages.
+const QUIET_WHEN_CROWDED_US: u64 = 2;
+
+static CROWDED: AtomicBool = AtomicBool::new(false);
+
+/// Tells whether processes of this node wait long for their turn.
+#[rustler::nif]
+fn crowded(yes: bool) -> Atom {
+    CROWDED.store(yes, Ordering::Relaxed);
+    wall::ok()
+}
 
 static START: once_cell::sync::Lazy<Instant> = once_cell::sync::Lazy::new(Instant::now);
 
@@ -84,8 +95,12 @@ fn flush(env: Env<'_>, shard: ResourceArc<ShardRef>) -> NifResult<Term<'_>> {
 /// Writes in the caller what it has just queued: one process less to wake, where there is nothing to gain from waiting
 /// for others. False when the flusher has to be woken after all; whatever was not written it finds where it looks.
 pub fn in_caller(vm: Vm<'_>, shard: &Shard) -> bool {
-    let now = now_us();
-    if now.saturating_sub(shard.written_us.load(Ordering::Relaxed)) < QUIET_US {
+    let quiet = if CROWDED.load(Ordering::Relaxed) {
+        QUIET_WHEN_CROWDED_US
+    } else {
+        QUIET_US
+    };
+    if now_us().saturating_sub(shard.written_us.load(Ordering::Relaxed)) < quiet {
         return false;
     }
     let Some(stream) = shard.stream() else {
