@@ -15,7 +15,7 @@
 %% A node where a turn comes after so long, and takes so long for each that is ready to run, is crowded: many that are
 %% done quickly are no crowd, they make large batches. Where it comes sooner than the third, it is not any more.
 -define(WAIT_US, 4000).
--define(TURN_US, 40).
+-define(TURN_US, 25).
 -define(FREE_US, 1000).
 
 %% When a measurement was last begun, in milliseconds of monotonic time; whether the node is crowded, 1 or 0.

@@ -14,8 +14,10 @@
 %% Bytes of one read, and how many reads may lie in the mailbox.
 -define(READ_BYTES, 65536).
 -define(READS_AHEAD, 16).
-%% Bodies of one slice that may have their first turn ahead of others on a crowded node.
--define(FEW, 32).
+%% Bodies that may have their first turn ahead of others on a crowded node: so many a millisecond, and so many at once.
+%% If each used its time slice up, the others would still have more than half of the node.
+-define(TURNS_PER_MS, 6).
+-define(TURNS_AT_ONCE, 128).
 
 -record(state, {
     shard :: hawser_nif:shard(),
@@ -25,6 +27,8 @@
     %% Reads that the driver may still make by itself.
     ahead = 0 :: integer(),
     priority = normal :: normal | high,
+    %% Turns that bodies may have ahead of others, as of that millisecond.
+    turns :: {Left :: non_neg_integer(), AtMs :: integer()},
     mode = busy :: busy | idle
 }).
 
@@ -53,7 +57,8 @@ close(Shard, Port) ->
 %% @doc Starts the reader of a port that the calling process owns. It reads nothing before {@link begin_reading/1}.
 -spec start_link(hawser_nif:shard(), inet:socket(), Index :: non_neg_integer(), Owner :: pid()) -> {ok, pid()}.
 start_link(Shard, Port, Index, Owner) ->
-    State = #state{shard = Shard, port = Port, index = Index, owner = Owner},
+    Turns = {?TURNS_AT_ONCE, erlang:monotonic_time(millisecond)},
+    State = #state{shard = Shard, port = Port, index = Index, owner = Owner, turns = Turns},
     Pid = spawn_opt(?MODULE, init, [State], [
         link, {priority, normal}, {fullsweep_after, 20}, {message_queue_data, off_heap}
     ]),
@@ -102,8 +107,9 @@ loop(#state{port = Port, shard = Shard, ahead = Ahead} = State) ->
 
 take(again, State) ->
     rest(pace(State));
-take(Messages, #state{shard = Shard} = State) when is_list(Messages) ->
-    case deliver(Messages, {Shard, turn(Messages, State)}) of
+take(Messages, State0) when is_list(Messages) ->
+    {Turn, #state{shard = Shard} = State} = turn(Messages, State0),
+    case deliver(Messages, {Shard, Turn}) of
         ok -> take(hawser_nif:recv(Shard, none), State#state{mode = busy});
         Malformed -> finish(Malformed, State)
     end;
@@ -147,9 +153,15 @@ ended(again, closed_by_peer) -> {lost, <<"the peer closed the connection">>};
 ended(again, Reason) -> {lost, iolist_to_binary(inet:format_error(Reason))};
 ended(End, _) -> End.
 
-%% On a crowded node the bodies of a few requests have their first turn ahead of others, as the reader has.
-turn(Messages, #state{priority = high}) when length(Messages) =< ?FEW -> ahead;
-turn(_, _) -> in_order.
+%% On a crowded node the first turn of a body comes ahead of others, as the reader's does.
+turn(_, #state{priority = normal} = State) ->
+    {in_order, State};
+turn(Messages, #state{turns = {Left, At}} = State) ->
+    Now = erlang:monotonic_time(millisecond),
+    case min(?TURNS_AT_ONCE, Left + (Now - At) * ?TURNS_PER_MS) - length(Messages) of
+        Rest when Rest >= 0 -> {ahead, State#state{turns = {Rest, Now}}};
+        _ -> {in_order, State}
+    end.
 
 deliver([[To | Message] | Rest], How) ->
     To ! Message,
