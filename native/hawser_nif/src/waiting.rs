@@ -9,8 +9,9 @@ use hawser_core::calls::Calls;
 use hawser_core::wire::CallId;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Entries kept for use again; what a burst needed beyond that is freed.
-const SPARE: usize = 1024;
+/// Environments kept for use again, under load and from one heartbeat to the next; what is beyond that is freed.
+const SPARE: usize = 16 * 1024;
+const SPARE_WHEN_QUIET: usize = 256;
 
 struct Caller {
     pid: LocalPid,
@@ -61,9 +62,12 @@ impl Waiting {
             .collect()
     }
 
-    /// Forgets callers that have died.
+    /// Forgets callers that have died, and gives back what a burst has left.
     pub fn sweep(&mut self, vm: Vm<'_>) {
         self.calls.retain(|caller| vm.is_alive(caller.pid));
+        let spare = SPARE_WHEN_QUIET.max(self.calls.waiting());
+        self.spare.truncate(spare);
+        self.spare.shrink_to(spare);
     }
 
     /// Calls that wait.
