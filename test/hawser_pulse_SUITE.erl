@@ -41,34 +41,34 @@ end_per_testcase(_, Config) ->
 
 %% Traffic shows that the node is crowded once many compute on it, and that it is not when they have ended.
 comes_and_goes(Config) ->
-    {A, B, Node} = nodes(Config),
+    {A, B, Node} = both(Config),
     ok = call(A, ?MODULE, node_until, [Node, true], ?CALL_MS),
     ok = call(B, ?MODULE, node_stop, [proplists:get_value(load, Config)], ?CALL_MS),
     ok = call(A, ?MODULE, node_until, [Node, false], ?CALL_MS).
 
 %% Thousands that are ready to run and soon done with it are no crowd.
 many_that_are_quick(Config) ->
-    {A, B, Node} = nodes(Config),
+    {A, B, Node} = both(Config),
     Swarm = call(B, ?MODULE, node_swarm, [5000]),
     ok = call(A, ?MODULE, node_until, [Node, false], ?CALL_MS),
     call(B, ?MODULE, node_stop, [Swarm], ?CALL_MS).
 
 %% A body that began ahead of others runs like any other process.
 bodies_have_normal_priority(Config) ->
-    {A, _, Node} = nodes(Config),
+    {A, _, Node} = both(Config),
     ok = call(A, ?MODULE, node_until, [Node, true], ?CALL_MS),
     Told = [call(A, hawser, call, [Node, ?MODULE, node_priority, []]) || _ <- lists:seq(1, 20)],
     [{ok, {priority, normal}}] = lists:usort(Told).
 
 %% Calls without end whose bodies use up their time slices leave every computing process its turns.
 computing_goes_on(Config) ->
-    {A, B, Node} = nodes(Config),
+    {A, B, Node} = both(Config),
     ok = call(A, ?MODULE, node_until, [Node, true], ?CALL_MS),
     Callers = call(A, ?MODULE, node_callers, [Node, 300]),
     ok = call(B, ?MODULE, node_progress, [proplists:get_value(load, Config)], ?CALL_MS),
     call(A, ?MODULE, node_stop, [Callers], ?CALL_MS).
 
-nodes(Config) ->
+both(Config) ->
     list_to_tuple([proplists:get_value(Key, Config) || Key <- [a, b, node]]).
 
 %% ---- on the nodes ----
