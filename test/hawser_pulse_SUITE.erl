@@ -21,7 +21,7 @@ all() ->
     [comes_and_goes, many_that_are_quick, bodies_have_normal_priority, computing_goes_on].
 
 init_per_suite(Config) ->
-    [{A, _}, {B, _}] = Nodes = [start_node(#{args => ["+S", "2"]}) || _ <- [a, b]],
+    [{A, _}, {B, _}] = Nodes = [start_node(#{args => ["+S", "2"], link => false}) || _ <- [a, b]],
     ok = await_session(hd(Nodes), lists:last(Nodes)),
     [{a, A}, {b, B}, {node, element(2, lists:last(Nodes))} | Config].
 
