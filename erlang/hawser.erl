@@ -272,7 +272,7 @@ disconnect(Node) ->
 %% <dt>`peers'</dt><dd>`#{Node => State}', see {@link info/1}</dd>
 %% <dt>`totals'</dt><dd>over all sessions since hawser started, the ended ones included: `sent_messages',
 %% `received_messages', `sent_bytes', `received_bytes' (on the sockets), `sessions_ended', and `dropped', a map by reason:
-%% those of {@link info/1}, and `no_session', messages that {@link send/2} dropped because `fallback' is `none'</dd>
+%% those of {@link info/1}, and `no_session', messages and casts that were dropped because `fallback' is `none'</dd>
 %% </dl>
 -spec info() -> #{
     node := node(), alive := boolean(), incarnation := binary() | undefined,

@@ -1,9 +1,10 @@
 %% @private
 %% @doc Writes one shard's queue into its socket, for the life of the session.
 %%
-%% Woken by one word from the push that finds the queue empty (and by the VM when the socket takes bytes again). Keeps
-%% the callers that wait for room, in the order they came, and wakes as many as there is room for. It never reads the
-%% socket, never decides about the session, and never waits for anybody: what it finds it tells the session's owner.
+%% Woken by one word from the push that finds the queue empty and does not write by itself, and by the VM when the socket
+%% takes bytes again. Keeps the callers that wait for room, in the order they came, and wakes as many as there is room
+%% for; while somebody waits, a push that writes by itself wakes it too. It never reads the socket, never decides about
+%% the session, and never waits for anybody: what it finds it tells the session's owner.
 -module(hawser_flusher).
 
 -export([start_link/2]).

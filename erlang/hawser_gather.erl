@@ -49,24 +49,29 @@ ask_own(Node, Mfa, Gather) ->
     Pending = hawser_request:send(Node, Mfa, Gather#gather.deadline),
     wait(Node, hawser_request:tag(Pending), Pending, Gather).
 
-ask_later(Node, Request, #gather{deadline = Deadline} = Gather) ->
+ask_later(Node, Request, Gather) ->
+    try guarded(Gather) of
+        Guarded -> hand_over(Node, Request, Guarded)
+    catch
+        error:system_limit -> known(Node, {system, system_limit}, Gather)
+    end.
+
+guarded(#gather{guard = none} = Gather) ->
+    Gather#gather{guard = spawn(?MODULE, guard, [self()])};
+guarded(Gather) ->
+    Gather.
+
+hand_over(Node, Request, #gather{guard = Guard, deadline = Deadline} = Gather) ->
     Alias = alias([reply]),
-    try
-        Guard = case Gather#gather.guard of
-            none -> spawn(?MODULE, guard, [self()]);
-            Pid -> Pid
-        end,
-        Monitor = monitored(spawn_opt(
-            ?MODULE, work, [Guard, Alias, Node, Request, Deadline], [{monitor, [{tag, Alias}]}])),
-        wait(Node, Alias, {worker, Alias, Monitor}, Gather#gather{guard = Guard})
+    Options = [{monitor, [{tag, Alias}]}],
+    try spawn_opt(?MODULE, work, [Guard, Alias, Node, Request, Deadline], Options) of
+        {_Pid, Monitor} -> wait(Node, Alias, {worker, Alias, Monitor}, Gather)
     catch
         error:system_limit ->
-            %% The process table is full. A guard that was started for nothing ends with the caller.
+            %% The process table is full.
             _ = unalias(Alias),
             known(Node, {system, system_limit}, Gather)
     end.
-
-monitored({_Pid, Monitor}) -> Monitor.
 
 wait(Node, Tag, Pending, #gather{waiting = Waiting} = Gather) ->
     Gather#gather{waiting = Waiting#{Tag => {Node, Pending}}}.

@@ -63,7 +63,9 @@ cast_one(#plan{nodes = Nodes, mfa = Mfa}) ->
 cast_all(#plan{nodes = Nodes, mfa = Mfa}) ->
     Request = once(lists:delete(node(), Nodes), Mfa),
     Tried = [{hawser_request:cast_now(Node, Request), Node} || Node <- Nodes],
-    lists:foreach(fun(Node) -> ok = hawser_request:cast(Node, Request) end, [Node || {later, Node} <- Tried]),
+    %% Without a fallback the caller waits for sessions: for all of them together as long as for one.
+    Deadline = hawser_request:deadline(hawser_config:get(connect_timeout_ms)),
+    lists:foreach(fun(Node) -> ok = hawser_request:cast(Node, Request, Deadline) end, [Node || {later, Node} <- Tried]),
     case lists:keymember(system_limit, 1, Tried) of
         true -> error(system_limit);
         false -> ok

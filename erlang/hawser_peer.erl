@@ -253,7 +253,7 @@ gone(Data) ->
 up({timeout, heartbeat}, tick, #peer{live = Live} = Data) ->
     case hawser_session:tick(Live) of
         ok -> {keep_state_and_data, [heartbeat(Data)]};
-        {dead, Silence} -> ended(Data#peer{reason = {silent, Silence}, next = retry})
+        {dead, Why} -> ended(Data#peer{reason = Why, next = retry})
     end;
 up(cast, {invite, _, _}, Data) ->
     postponing(break(peer_redialed, absent, Data));

@@ -71,12 +71,12 @@ begin_reading(Reader) ->
     Reader ! hawser_begin,
     ok.
 
-%% @doc Bytes that have been read from the socket so far, decoded or not. 0 when the port is closed.
--spec arrived(inet:socket()) -> non_neg_integer().
+%% @doc Bytes that have been read from the socket so far, decoded or not.
+-spec arrived(inet:socket()) -> non_neg_integer() | closed.
 arrived(Port) ->
     case inet:getstat(Port, [recv_oct]) of
         {ok, [{recv_oct, Bytes}]} -> Bytes;
-        {error, _} -> 0
+        {error, _} -> closed
     end.
 
 -spec init(#state{}) -> no_return().

@@ -139,13 +139,19 @@ died(Pid, Why, #live{flushers = Flushers, readers = Readers} = Live) ->
             other
     end.
 
-%% Heartbeat: to be called once per agreed interval.
--spec tick(live()) -> ok | {dead, {Index :: non_neg_integer(), SilentMs :: non_neg_integer()}}.
+%% Heartbeat: to be called once per agreed interval. A port that is closed while its reader lives was closed by a
+%% stranger: nobody would read the socket any more.
+-spec tick(live()) -> ok | {dead, {silent | lost, {Index :: non_neg_integer(), SilentMs :: non_neg_integer() | binary()}}}.
 tick(#live{session = Session, ports = Ports, terms = #{heartbeat_interval_ms := Interval}}) ->
     Arrived = [hawser_reader:arrived(Port) || Port <- Ports],
-    case hawser_nif:session_tick(Session, now_ms(), Interval, Arrived) of
-        ok -> ok;
-        {dead, Index, SilentMs} -> {dead, {Index, SilentMs}}
+    case [Index || {Index, closed} <- lists:zip(lists:seq(0, length(Ports) - 1), Arrived)] of
+        [] ->
+            case hawser_nif:session_tick(Session, now_ms(), Interval, Arrived) of
+                ok -> ok;
+                {dead, Index, SilentMs} -> {dead, {silent, {Index, SilentMs}}}
+            end;
+        [Index | _] ->
+            {dead, {lost, {Index, <<"the port that reads the socket was closed">>}}}
     end.
 
 %% No new message takes this way; what is queued still goes out.

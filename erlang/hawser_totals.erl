@@ -10,7 +10,7 @@
 
 -export_type([totals/0]).
 
-%% Bytes are those of the sockets. `no_session`: sends that answered as if
+%% Bytes are those of the sockets. `no_session`: sends and casts that answered as if
 %% they had sent, to a node without session, with `fallback` set to `none`.
 -type totals() :: #{
     sent_messages := non_neg_integer(),

@@ -5,10 +5,11 @@
 -export([suite/0, all/0, groups/0, init_per_group/2, end_per_group/2, init_per_testcase/2, end_per_testcase/2]).
 -export([
     nosuspend/1, nosuspend_between/1, nosuspend_beside_waiting/1, waiting_go_on/1, plain_waits/1, turn_comes/1, killed_while_waiting/1,
-    killed_before_others/1, exit_trapped/1, nothing_left_behind/1, killed_at_random/1, peer_dies/1, disconnected/1
+    killed_before_others/1, exit_trapped/1, nothing_left_behind/1, killed_at_random/1, peer_dies/1, disconnected/1,
+    bursts/1
 ]).
 %% Run on the nodes.
--export([worker/0, do/2, fill/1, sinks/1]).
+-export([worker/0, do/2, fill/1, sinks/1, bursts/2]).
 
 -import(hawser_test_nodes, [start_node/1, stop/1, freeze/1, thaw/1, call/4, call/5, await_session/2]).
 
@@ -27,7 +28,7 @@ all() ->
 groups() ->
     Cases = [
         nosuspend, nosuspend_between, nosuspend_beside_waiting, waiting_go_on, plain_waits, turn_comes, killed_while_waiting,
-        killed_before_others, exit_trapped, nothing_left_behind, killed_at_random, peer_dies, disconnected
+        killed_before_others, exit_trapped, nothing_left_behind, killed_at_random, peer_dies, disconnected, bursts
     ],
     [{one_shard, [], Cases}, {four_shards, [], Cases}].
 
@@ -40,14 +41,19 @@ end_per_group(_, _) ->
 %% Nodes of its own for each case: what waits at its end must not disturb the next one.
 init_per_testcase(Case, Config) ->
     Env = maps:merge(proplists:get_value(env, Config), env(Case)),
-    Nodes = [A, B] = [start_node(#{env => Env, link => false}) || _ <- [a, b]],
+    Nodes = [A, B] = [start_node(#{env => Env, args => args(Case), link => false}) || _ <- [a, b]],
     ok = await_session(A, B),
     [{nodes, Nodes} | Config].
 
 end_per_testcase(_, Config) ->
     [stop(Peer) || {Peer, _} <- proplists:get_value(nodes, Config), is_process_alive(Peer)].
 
+%% More schedulers than cores: a caller that writes is interrupted in the midst of it.
+args(bursts) -> ["+S", "4"];
+args(_) -> [].
+
 env(disconnected) -> #{drain_timeout_ms => 200};
+env(bursts) -> #{heartbeat_interval_ms => 3600000};
 env(_) -> #{}.
 
 %% ---- who does not want to wait ----
@@ -98,6 +104,13 @@ nosuspend_beside_waiting(Config) ->
     ok = thaw(Frozen),
     _ = do(A, Worker, fun() -> hawser:send(Pid, {stream_end, me, 0}) end),
     [] = call(B, hawser_stream, finished, [[Own | Receivers], ?MS], 2 * ?MS).
+
+%% Short bursts that fill the queue of a peer that takes everything: whoever empties the queue, those who waited go on.
+%% Nothing else wakes them: no heartbeat comes in the time of the test.
+bursts(Config) ->
+    {A, B, _} = at_work(Config),
+    [#{pid := Pid}] = call(B, hawser_stream, receivers, [1]),
+    ok = call(A, ?MODULE, bursts, [Pid, 1500], 2 * ?MS).
 
 %% ---- who waits ----
 
@@ -259,6 +272,15 @@ do(Peer, Worker, Fun) ->
     call(Peer, ?MODULE, do, [Worker, Fun], 2 * ?MS).
 
 %% ---- on the nodes ----
+
+%% Rounds of eight senders, three messages of some 20 KB each; the next begins when all are done.
+bursts(_Pid, 0) ->
+    ok;
+bursts(Pid, Rounds) ->
+    Message = {ignored, lists:seq(1000, 5000)},
+    Senders = [spawn_monitor(fun() -> [hawser:send(Pid, Message) || _ <- [1, 2, 3]] end) || _ <- lists:seq(1, 8)],
+    [normal] = lists:usort([receive {'DOWN', Ref, process, _, Why} -> Why end || {_, Ref} <- Senders]),
+    bursts(Pid, Rounds - 1).
 
 %% A process that lives on between the calls.
 worker() ->

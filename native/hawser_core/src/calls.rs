@@ -18,6 +18,8 @@ pub struct Calls<T> {
     slots: Vec<Slot<T>>,
     free: Vec<u32>,
     next_use: u32,
+    /// Where the next look for callers that are gone begins.
+    looked_at: usize,
 }
 
 #[derive(Debug)]
@@ -39,6 +41,7 @@ impl<T> Calls<T> {
             slots: Vec::new(),
             free: Vec::new(),
             next_use: first_use,
+            looked_at: 0,
         }
     }
 
@@ -84,17 +87,35 @@ impl<T> Calls<T> {
     /// Takes out everybody.
     pub fn drain(&mut self) -> impl Iterator<Item = T> + '_ {
         self.free.clear();
+        self.looked_at = 0;
         self.slots.drain(..).filter_map(|slot| slot.waiting)
     }
 
-    /// Takes out everybody for whom `keep` is false.
-    pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
-        for (slot, place) in self.slots.iter_mut().enumerate() {
+    /// Takes out those for whom `keep` is false, among the next `most` slots from where the last look ended. A table in
+    /// which nobody waits gives its memory back.
+    pub fn retain(&mut self, most: usize, mut keep: impl FnMut(&T) -> bool) {
+        if self.waiting() == 0 {
+            (self.slots, self.free) = (Vec::new(), Vec::new());
+        }
+        let begin = self.looked_at.min(self.slots.len());
+        let looked_at = self.slots.len().min(begin.saturating_add(most));
+        for (slot, place) in self
+            .slots
+            .iter_mut()
+            .enumerate()
+            .take(looked_at)
+            .skip(begin)
+        {
             if place.waiting.as_ref().is_some_and(|waiting| !keep(waiting)) {
                 place.waiting = None;
                 self.free.push(slot as u32);
             }
         }
+        self.looked_at = if looked_at < self.slots.len() {
+            looked_at
+        } else {
+            0
+        };
     }
 
     /// Calls that wait.
@@ -182,7 +203,9 @@ mod tests {
     fn who_is_not_kept_makes_room() {
         let mut calls = Calls::new(0, 0);
         let ids: Vec<_> = (0..4).map(|n| calls.enter(n).unwrap_or(0)).collect();
-        calls.retain(|n| n % 2 == 0);
+        calls.retain(3, |n| n % 2 == 0);
+        assert_eq!(calls.waiting(), 3);
+        calls.retain(3, |n| n % 2 == 0);
         assert_eq!(calls.waiting(), 2);
         let taken: Vec<_> = ids.iter().map(|id| calls.take(*id)).collect();
         assert_eq!(taken, [Some(0), None, Some(2), None]);
@@ -284,7 +307,7 @@ mod tests {
                     }
                     Step::Answer(_) | Step::Forged(..) => prop_assert_eq!(calls.take(who as u64), None),
                     Step::Sweep(n) => {
-                        calls.retain(|who| !who.is_multiple_of(n));
+                        calls.retain(usize::MAX, |who| !who.is_multiple_of(n));
                         waiting.retain(|_, who| !who.is_multiple_of(n));
                     }
                     Step::End => {

@@ -10,7 +10,7 @@ use hawser_core::wire::{self, BatchHead, CloseReason};
 use rustler::{Atom, Encoder, Env, NifResult, ResourceArc, Term};
 use std::io::{ErrorKind, IoSlice, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::time::Instant;
 
 /// Bytes written in one call of the NIF, then other processes have their turn.
@@ -116,7 +116,9 @@ pub fn in_caller(vm: Vm<'_>, shard: &Shard) -> bool {
     if written > 8192 {
         vm.consume((written / 8192) as i32);
     }
-    matches!(next, Next::Idle)
+    // Callers that wait for room are woken by the flusher. One that sets the flag after this look sees the room.
+    fence(Ordering::SeqCst);
+    matches!(next, Next::Idle) && !shard.awaited.swap(false, Ordering::SeqCst)
 }
 
 fn now_us() -> u64 {

@@ -135,10 +135,13 @@ fn forget_call<'a>(env: Env<'a>, node: Term<'a>, call: u64) -> Atom {
     wall::ok()
 }
 
-fn forget(shard: &Shard, call: u64) {
+/// False when somebody else has taken it out before.
+fn forget(shard: &Shard, call: u64) -> bool {
     let mut waiting = shard.waiting.lock();
     let alias = waiting.take(call);
+    let found = alias.is_some();
     waiting.give_back(alias.into_iter());
+    found
 }
 
 fn to_node<'a>(
@@ -160,8 +163,11 @@ fn to_node<'a>(
             destination(encoder, session, shard, to, &mut call)
         });
         let pushed = kind.and_then(|kind| finish(vm, scratch, session, shard, kind, content));
-        if let (Some(call), false) = (call, matches!(pushed, Ok(Pushed::Queued | Pushed::Kick))) {
-            forget(shard, call);
+        if let (Some(call), false) = (call, matches!(pushed, Ok(Pushed::Queued | Pushed::Kick)))
+            && !forget(shard, call)
+        {
+            // The session's end has: the caller is told so by its alias.
+            return Ok(call.encode(env));
         }
         result(env, shard, pushed, call)
     })

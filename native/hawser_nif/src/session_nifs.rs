@@ -2,13 +2,13 @@
 
 use crate::control::SocketHandle;
 use crate::session::{self, Limits, Session};
-use crate::shard::Shard;
+use crate::shard::{Copied, Shard};
 use crate::vm::Vm;
 use crate::{atoms, wall};
 use hawser_core::liveness::Verdict;
 use rustler::{Atom, Encoder, Env, Error, NifResult, ResourceArc, Term};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 /// A session as Erlang holds it.
 pub struct SessionRef(pub Arc<Session>);
@@ -123,9 +123,12 @@ fn shard_finish(env: Env<'_>, shard: ResourceArc<ShardRef>) -> Atom {
     wall::ok()
 }
 
-/// Free bytes in the shard's queue.
+/// Free bytes in the shard's queue, for a flusher that knows of callers who wait for them: a caller that makes more by
+/// writing itself kicks the flusher.
 #[rustler::nif]
 fn shard_room(shard: ResourceArc<ShardRef>) -> usize {
+    shard.0.awaited.store(true, Ordering::SeqCst);
+    fence(Ordering::SeqCst);
     shard.0.queue.room()
 }
 
@@ -142,6 +145,7 @@ fn session_tick(
     // The VM's monotonic clock may be negative; only differences matter.
     let now_ms = now_ms.wrapping_sub(i64::MIN) as u64;
     let mut answer = wall::ok().encode(env);
+    Copied::close_old();
     for (shard, arrived) in session.0.shards.iter().zip(arrived) {
         shard.waiting.lock().sweep(vm);
         if let Verdict::Dead { silent_ms } = shard.look(vm, now_ms, interval_ms, arrived) {

@@ -1,9 +1,9 @@
 //! One of a session's sockets with everything that belongs to it: the queue, the numbers, the connection.
 //!
-//! Three parties meet here, each with its own part: callers push into the queue, the flusher process owns `Outgoing`,
-//! the reader process owns `Incoming`. What one has to tell another goes through the atomics. No lock is held across
-//! the end of a call; across a system call the flusher and the reader hold their own part's lock and no other. Only a
-//! close takes it from them, after the socket is shut.
+//! Three parties meet here, each with its own part: callers push into the queue, the flusher process owns `Outgoing` and
+//! a caller borrows it while the flusher does not need it, the reader process owns `Incoming`. What one has to tell
+//! another goes through the atomics. No lock is held across the end of a call; across a write to the socket that of
+//! `Outgoing` is held and no other. Only a close takes the parts away, after the socket is shut.
 
 use crate::session::{Limits, Session};
 use crate::vm::kept::KeptOne;
@@ -102,6 +102,8 @@ pub struct Shard {
     pub newest: AtomicU64,
     /// When the socket last took bytes, in microseconds of the library's clock.
     pub written_us: AtomicU64,
+    /// The flusher knows of callers that wait for room: it has to hear when there is some.
+    pub awaited: AtomicBool,
     /// The flusher owes a record of its own for `taken`, or as a sign of life.
     pub owes_tick: AtomicBool,
     /// A close record is to follow what is queued.
@@ -154,6 +156,7 @@ impl Shard {
             acked: AtomicU64::new(0),
             newest: AtomicU64::new(0),
             written_us: AtomicU64::new(0),
+            awaited: AtomicBool::new(false),
             owes_tick: AtomicBool::new(false),
             finishing: AtomicBool::new(false),
             stream: RwLock::new(Some(Arc::new(stream))),
@@ -355,7 +358,7 @@ impl Shard {
 /// A copy of a socket's descriptor that a port of the VM selects. Closed while the port still selects it, its number
 /// could come to mean another socket. A session's owner closes the port and then releases the copy; when the owner was
 /// killed, the port goes with the reader, and the copy is closed some time after the shard is gone.
-struct Copied(Option<TcpStream>);
+pub struct Copied(Option<TcpStream>);
 
 static LEFT_OPEN: Mutex<Vec<(Instant, TcpStream)>> = Mutex::new(Vec::new());
 /// By then the VM has closed the port of a reader that is dead.
@@ -363,7 +366,7 @@ const OLD: Duration = Duration::from_secs(2);
 
 impl Copied {
     /// Closes the copies of shards that went without a release.
-    fn close_old() {
+    pub fn close_old() {
         LEFT_OPEN.lock().retain(|(since, _)| since.elapsed() < OLD);
     }
 }

@@ -12,6 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Environments kept for use again, under load and from one heartbeat to the next; what is beyond that is freed.
 const SPARE: usize = 16 * 1024;
 const SPARE_WHEN_QUIET: usize = 256;
+/// Entries looked at in one sweep, and environments freed.
+const SWEPT_AT_ONCE: usize = 32 * 1024;
+const FREED_AT_ONCE: usize = 2 * 1024;
 
 struct Caller {
     pid: LocalPid,
@@ -62,12 +65,14 @@ impl Waiting {
             .collect()
     }
 
-    /// Forgets callers that have died, and gives back what a burst has left.
+    /// Forgets callers that have died and gives back what a burst has left, a bounded number of them at a time.
     pub fn sweep(&mut self, vm: Vm<'_>) {
-        self.calls.retain(|caller| vm.is_alive(caller.pid));
-        let spare = SPARE_WHEN_QUIET.max(self.calls.waiting());
-        self.spare.truncate(spare);
-        self.spare.shrink_to(spare);
+        self.calls
+            .retain(SWEPT_AT_ONCE, |caller| vm.is_alive(caller.pid));
+        let wanted = SPARE_WHEN_QUIET.max(self.calls.waiting());
+        let kept = self.spare.len().saturating_sub(FREED_AT_ONCE).max(wanted);
+        self.spare.truncate(kept);
+        self.spare.shrink_to(kept);
     }
 
     /// Calls that wait.
