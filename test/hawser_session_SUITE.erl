@@ -7,14 +7,14 @@
     known_before_start/1, start_late/1, five_at_once/1, shards_differ/1, hidden_node/1,
     disconnect_and_await/1, disconnect_on_both/1, disconnect_unknown/1,
     stop_delivers/1, stop_and_start_often/1, killed_node/1, stopped_node/1, restarted_node/1,
-    distribution_lost/1, reader_killed/1, flusher_killed/1, peer_process_killed/1, directory_killed/1
+    distribution_lost/1, reader_killed/1, flusher_killed/1, reading_port_closed/1, peer_process_killed/1, directory_killed/1
 ]).
 -export([
     wrong_advertise/1, no_hawser_there/1, no_such_node/1, auto_connect_never/1, await_deadline/1, await_itself/1,
     fallback_none/1, lying_peer/1, c_node/1
 ]).
 %% Run on the nodes.
--export([flood/2, sink/0, count/1, numbered/0, load/1, all_in/1, linked/1, lie/2, awaited/2, silent_directory/0]).
+-export([flood/2, sink/0, count/1, numbered/0, load/1, all_in/1, linked/1, lie/2, awaited/2, silent_directory/0, close_reading_ports/0]).
 
 -import(hawser_test_nodes, [
     start_node/0, start_node/1, call/4, stop/1, kill/1, name/1, start_hawser/1, start_hawser/2,
@@ -31,7 +31,7 @@ groups() ->
     Lives = [
         known_before_start, start_late, disconnect_and_await, disconnect_on_both, stop_delivers,
         stop_and_start_often, killed_node, stopped_node, restarted_node, distribution_lost, reader_killed,
-        flusher_killed, peer_process_killed, directory_killed
+        flusher_killed, reading_port_closed, peer_process_killed, directory_killed
     ],
     [
         {one_shard, [], Lives},
@@ -245,6 +245,15 @@ own_process_killed(Module, Config) ->
            {Where, Node} <- [{X, NodeY}, {Y, NodeX}]],
     ok.
 
+%% A port that somebody closes under its reader is found out at the next heartbeat.
+reading_port_closed(Config) ->
+    [{A, NodeA}, {B, NodeB}] = [start_node(#{env => (env(Config))#{heartbeat_interval_ms => 100}}) || _ <- [a, b]],
+    ok = await_session({A, NodeA}, {B, NodeB}),
+    ok = call(A, ?MODULE, close_reading_ports, []),
+    {lost, {_, _}} = await_end(A, NodeB),
+    ok = call(A, hawser, await, [NodeB, 10000]),
+    ok = call(B, hawser, await, [NodeA, 10000]).
+
 %% Nothing of the session is left, and the node's session comes back.
 peer_process_killed(Config) ->
     [{A, NodeA}, {B, NodeB}] = pair(Config),
@@ -441,3 +450,8 @@ linked(Module) ->
     [{_, Peer, _, _}] = supervisor:which_children(hawser_peer_sup),
     {links, Links} = process_info(Peer, links),
     [Pid || Pid <- Links, is_pid(Pid), {initial_call, {M, _, _}} <- [process_info(Pid, initial_call)], M =:= Module].
+
+close_reading_ports() ->
+    _ = [port_close(Port) || Reader <- linked(hawser_reader), {links, Links} <- [process_info(Reader, links)],
+                             Port <- Links, is_port(Port)],
+    ok.
