@@ -84,7 +84,9 @@ receivers(Pairs) ->
     ok = persistent_term:put(?COUNTER, Counter),
     Judge = spawn(fun() -> judge(Pairs) end),
     ok = persistent_term:put(?MODULE, Judge),
-    [spawn(fun() -> receiver(Judge, Counter, 1, ?NO_TALLY) end) || _ <- lists:seq(1, Pairs)].
+    %% As a process does that many talk to: what waits is not copied with its heap.
+    [spawn_opt(fun() -> receiver(Judge, Counter, 1, ?NO_TALLY) end, [{message_queue_data, off_heap}])
+     || _ <- lists:seq(1, Pairs)].
 
 sender(Path, Dest, Ended, Index) ->
     receive
