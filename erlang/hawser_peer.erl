@@ -45,6 +45,8 @@
     connector = none :: none | pid(),
     live = none :: none | hawser_session:live(),
     redial :: hawser_redial:redial(),
+    %% When the last attempt began.
+    pursued = never :: never | integer(),
     waiting = [] :: [gen_server:from()],
     %% Of the session that ends: who asked, why, and what comes after it.
     leaving = [] :: [gen_server:from()],
@@ -56,6 +58,7 @@
 
 -define(CLOSING_MS, 1000).
 -define(GRACE_MS, 1000).
+-define(AGAIN_MS, 200).
 
 -define(IS_ATTEMPT(State),
     State =:= announcing; State =:= inviting; State =:= dialing; State =:= invited).
@@ -147,7 +150,8 @@ unbound(cast, {await, From, Ms}, State, #peer{waiting = Waiting} = Data) ->
     with_timer({{timeout, {await, From}}, Ms, late},
         case State of
             absent when Waits#peer.connected =:= none -> connect(Waits);
-            _ when State =:= absent; State =:= held; State =:= backoff -> pursue(Waits);
+            absent -> pursue_again(Waits);
+            _ when State =:= held; State =:= backoff -> pursue(Waits);
             _ -> {next_state, State, Waits}
         end);
 unbound({timeout, {await, From}}, late, _, Data) ->
@@ -168,9 +172,20 @@ with_timer(_, {stop, _, _} = Stop) -> Stop.
 %% ---- towards a session ----
 
 pursue(#peer{redial = Redial} = Data) ->
+    Begun = Data#peer{pursued = erlang:monotonic_time(millisecond)},
     case hawser_redial:is_ours(Redial) of
-        true -> begun(inviting, hawser_attempt:invite(place(Data)), Data);
-        false -> begun(announcing, hawser_attempt:announce(place(Data)), Data)
+        true -> begun(inviting, hawser_attempt:invite(place(Begun)), Begun);
+        false -> begun(announcing, hawser_attempt:announce(place(Begun)), Begun)
+    end.
+
+%% However many wait, one after the other, the node is asked, or told that it is
+%% its turn, so often and no more.
+pursue_again(#peer{pursued = never} = Data) ->
+    pursue(Data);
+pursue_again(#peer{pursued = Last} = Data) ->
+    case Last + ?AGAIN_MS - erlang:monotonic_time(millisecond) of
+        Soon when Soon > 0 -> {next_state, absent, Data, [{state_timeout, Soon, patience}]};
+        _ -> pursue(Data)
     end.
 
 begun(State, {ok, Attempt}, Data) ->
