@@ -98,6 +98,7 @@ freeze(Peer) ->
     OsPid = call(Peer, os, getpid, []),
     Caller = self(),
     "" = os:cmd("kill -STOP " ++ OsPid),
+    ok = all_stopped(OsPid),
     spawn(fun() ->
         Monitor = monitor(process, Caller),
         receive
@@ -105,6 +106,18 @@ freeze(Peer) ->
             {'DOWN', Monitor, process, Caller, _} -> os:cmd("kill -CONT " ++ OsPid)
         end
     end).
+
+%% The signal reaches a thread that runs on another core a little later.
+all_stopped(OsPid) ->
+    Tasks = filelib:wildcard("/proc/" ++ OsPid ++ "/task/*/stat"),
+    case [Task || Task <- Tasks, not is_stopped(file:read_file(Task))] of
+        [] when Tasks =/= [] -> ok;
+        _ -> erlang:yield(), all_stopped(OsPid)
+    end.
+
+%% The state stands behind the name, which may hold anything; a thread that has ended meanwhile is no matter.
+is_stopped({ok, Stat}) -> binary:part(lists:last(binary:split(Stat, <<") ">>, [global])), 0, 1) =:= <<"T">>;
+is_stopped({error, _}) -> true.
 
 -spec thaw(Frozen :: pid()) -> ok.
 thaw(Frozen) ->
