@@ -29,14 +29,11 @@
 -spec ask([node()], hawser_request:mfargs(), hawser_request:deadline()) -> gather().
 ask(Nodes, Mfa, Deadline) ->
     {Own, Others} = lists:partition(fun(Node) -> Node =:= node() end, Nodes),
-    Request = once(Others, Mfa),
+    Request = hawser_request:prepare(Others, Mfa),
     {Asked, Later} = lists:foldl(
         fun(Node, Sofar) -> ask_now(Node, Request, Sofar) end, {#gather{deadline = Deadline}, []}, Others),
     All = lists:foldl(fun(Node, Sofar) -> ask_own(Node, Mfa, Sofar) end, Asked, Own),
     lists:foldl(fun(Node, Sofar) -> ask_later(Node, Request, Sofar) end, All, lists:reverse(Later)).
-
-once([_, _ | _], Mfa) -> hawser_request:prepare(Mfa);
-once(_, Mfa) -> Mfa.
 
 ask_now(Node, Request, {Gather, Later}) ->
     case hawser_request:send_now(Node, Request, Gather#gather.deadline) of

@@ -61,7 +61,7 @@ cast_one(#plan{nodes = Nodes, mfa = Mfa}) ->
 %% Nodes that make the caller wait come after all the others.
 -spec cast_all(plan()) -> ok.
 cast_all(#plan{nodes = Nodes, mfa = Mfa}) ->
-    Request = once(lists:delete(node(), Nodes), Mfa),
+    Request = hawser_request:prepare(lists:delete(node(), Nodes), Mfa),
     Tried = [{hawser_request:cast_now(Node, Request), Node} || Node <- Nodes],
     %% Without a fallback the caller waits for sessions: for all of them together as long as for one.
     Deadline = hawser_request:deadline(hawser_config:get(connect_timeout_ms)),
@@ -70,9 +70,6 @@ cast_all(#plan{nodes = Nodes, mfa = Mfa}) ->
         true -> error(system_limit);
         false -> ok
     end.
-
-once([_, _ | _], Mfa) -> hawser_request:prepare(Mfa);
-once(_, Mfa) -> Mfa.
 
 %% ---- calls ----
 

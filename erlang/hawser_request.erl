@@ -6,7 +6,7 @@
 %% the caller's mailbox, or anywhere on this node, once its outcome is known or it was abandoned.
 -module(hawser_request).
 
--export([prepare/1, cast/2, cast/3, cast_now/2, call/3, send/3, send_now/3]).
+-export([prepare/1, prepare/2, cast/2, cast/3, cast_now/2, call/3, send/3, send_now/3]).
 -export([receive_outcome/2, receive_any/2, check/2, check_any/2, abandon/1, tag/1, is_pending/1]).
 -export([deadline/1, left_ms/1]).
 
@@ -42,6 +42,11 @@ prepare({M, F, A} = Mfa) ->
         plain -> {prepared, plain, term_to_binary(Request), Mfa};
         Encoded -> {prepared, encoded, Encoded, Mfa}
     end.
+
+%% @doc The request as it is best given to these nodes: encoded once when they are several.
+-spec prepare([node()], mfargs()) -> mfargs() | prepared().
+prepare([_, _ | _], Mfa) -> prepare(Mfa);
+prepare(_, Mfa) -> Mfa.
 
 %% @doc Has a process started at `Node' that runs the function; nobody learns how it ends.
 -spec cast(node(), mfargs() | prepared()) -> ok.
