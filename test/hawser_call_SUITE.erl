@@ -14,6 +14,7 @@
     waits_for_room/1, waiting_caller_killed/1, too_long/1, without_fallback/1, not_running/1
 ]).
 
+-import(hawser_call_bodies, [on/2, with/3, caught/2, sent/2]).
 -import(hawser_test_nodes, [start_node/1, stop/1, kill/1, freeze/1, thaw/1, call/4, call/5, await_session/2]).
 -import(hawser_attacked, [until/1]).
 
@@ -104,11 +105,6 @@ pair(Config) ->
     end,
     [A, B].
 
-%% What Fun answers on the node, in a process in which it leaves no message.
-on({Peer, _}, Fun) ->
-    {Answer, []} = call(Peer, ?BODIES, mailbox, [Fun], ?MS),
-    Answer.
-
 %% ---- answers ----
 
 %% What a function returns comes in `ok', over a session, over distribution and on the node itself, with and without a
@@ -185,20 +181,6 @@ bad_arguments(Config) ->
          || {F, Table} <- [{cast, Two}, {cast, Four}, {call, Four}, {call, Five}], Args <- Table]
     end),
     Before = sent(A, NodeB).
-
-with(N, Element, List) ->
-    lists:sublist(List, N - 1) ++ [Element | lists:nthtail(N, List)].
-
-caught(F, Args) ->
-    try apply(hawser, F, Args) of
-        Answer -> {answered, Answer}
-    catch
-        error:Reason -> {caught, Reason}
-    end.
-
-sent({Peer, _}, Node) ->
-    #{session := #{shards := Shards}} = call(Peer, hawser, info, [Node]),
-    lists:sum([maps:get(sent_messages, Shard) || Shard <- Shards]).
 
 %% Every kind of term is the same as an argument and as a result as over erpc, also one that hawser does not write
 %% itself.

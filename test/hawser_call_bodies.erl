@@ -1,7 +1,8 @@
-%% What the suites of calls run at the other node, and what they ask of the calling node afterwards. Runs on the nodes.
+%% What the suites of calls run at the other node, what they ask of the calling node afterwards, and how they ask it.
 -module(hawser_call_bodies).
 
 -export([same/1, return/1, fail/1, hold/1, mark/2, numbered/3, leader/1, only_at/3, pause/2]).
+-export([on/2, with/3, caught/2, sent/2]).
 -export([waiting_calls/1, own_processes/0, mailbox/1, fill/2]).
 
 -spec same(term()) -> term().
@@ -108,3 +109,26 @@ waits(Pid) ->
     {current_function, {Module, _, _}} = process_info(Pid, current_function),
     {status, Status} = process_info(Pid, status),
     Module =:= hawser_push andalso Status =:= waiting.
+
+%% ---- for the suites ----
+
+%% What Fun answers on the node, in a process in which it leaves no message.
+-spec on({hawser_test_nodes:peer(), node()}, fun(() -> Answer)) -> Answer.
+on({Peer, _}, Fun) ->
+    {Answer, []} = hawser_test_nodes:call(Peer, ?MODULE, mailbox, [Fun], 60000),
+    Answer.
+
+%% The list with another element in that place.
+with(N, Element, List) ->
+    lists:sublist(List, N - 1) ++ [Element | lists:nthtail(N, List)].
+
+caught(F, Args) ->
+    try apply(hawser, F, Args) of
+        Answer -> {answered, Answer}
+    catch
+        error:Reason -> {caught, Reason}
+    end.
+
+sent({Peer, _}, Node) ->
+    #{session := #{shards := Shards}} = hawser_test_nodes:call(Peer, hawser, info, [Node]),
+    lists:sum([maps:get(sent_messages, Shard) || Shard <- Shards]).

@@ -13,6 +13,7 @@
     hung_of_several/1, hung_and_full/1, thousand_callers/1, cast_all_past_the_full/1, too_long/1, without_fallback/1
 ]).
 
+-import(hawser_call_bodies, [on/2, with/3, caught/2, sent/2]).
 -import(hawser_test_nodes, [start_node/1, stop/1, kill/1, freeze/1, thaw/1, call/4, call/5, await_session/2]).
 -import(hawser_attacked, [until/1]).
 
@@ -113,11 +114,6 @@ peers(Config) ->
 setting(Config) ->
     [A | _] = Nodes = peers(Config),
     {A, [Node || {_, Node} <- Nodes]}.
-
-%% What Fun answers on the node, in a process in which it leaves no message.
-on({Peer, _}, Fun) ->
-    {Answer, []} = call(Peer, ?BODIES, mailbox, [Fun], ?MS),
-    Answer.
 
 %% ---- verdicts ----
 
@@ -314,20 +310,6 @@ bad_arguments(Config) ->
          || {Fs, Table} <- [{[cast_one, cast_all | ?CALLS], Four}, {?CALLS, Five}], F <- Fs, Args <- Table]
     end),
     Before = sent(A, NodeB).
-
-with(N, Element, List) ->
-    lists:sublist(List, N - 1) ++ [Element | lists:nthtail(N, List)].
-
-caught(F, Args) ->
-    try apply(hawser, F, Args) of
-        Answer -> {answered, Answer}
-    catch
-        error:Reason -> {caught, Reason}
-    end.
-
-sent({Peer, _}, Node) ->
-    #{session := #{shards := Shards}} = call(Peer, hawser, info, [Node]),
-    lists:sum([maps:get(sent_messages, Shard) || Shard <- Shards]).
 
 %% cast_all runs the function at every node that there is, with the caller's group leader, and is ok also for others.
 casts(Config) ->
