@@ -9,7 +9,7 @@
 
 -type key() ::
     shards | ip | port | advertise | fallback | heartbeat_interval_ms | connect_timeout_ms
-    | max_message_bytes | max_queue_bytes | max_unacked_bytes | ack_every_bytes
+    | max_message_bytes | max_queue_bytes | reply_reserve_bytes | max_unacked_bytes | ack_every_bytes
     | drain_timeout_ms | max_dictionary_atoms | max_half_open.
 
 %% All keys are there. `shards` is a number; `ip` and `advertise` may be `default`.
@@ -60,6 +60,7 @@ defaults() ->
         connect_timeout_ms => 5000,
         max_message_bytes => 512 bsl 20,
         max_queue_bytes => 4 bsl 20,
+        reply_reserve_bytes => 1 bsl 20,
         max_unacked_bytes => 16 bsl 20,
         ack_every_bytes => 1 bsl 20,
         drain_timeout_ms => 5000,
@@ -94,6 +95,8 @@ check(max_message_bytes, N) ->
     integer(N, 1024, 16#7FFFFFFF, "bytes, 1024 to 2147483647");
 check(max_queue_bytes, N) ->
     integer(N, 65536, 16#7FFFFFFF, "bytes, 65536 to 2147483647");
+check(reply_reserve_bytes, N) ->
+    integer(N, 0, 16#7FFFFFFF, "bytes, 0 to 2147483647");
 check(max_unacked_bytes, N) ->
     integer(N, 65536, 16#7FFFFFFF, "bytes, 65536 to 2147483647");
 check(ack_every_bytes, N) ->

@@ -38,6 +38,7 @@
 -type limits() :: #{
     max_message_bytes := pos_integer(),
     max_queue_bytes := pos_integer(),
+    reply_reserve_bytes := non_neg_integer(),
     max_unacked_bytes := pos_integer(),
     ack_every_bytes := pos_integer()
 }.

@@ -97,7 +97,8 @@ run(Node, Session, Shards, Ports, Terms) ->
 
 limits(Terms) ->
     Agreed = maps:with([max_message_bytes, max_unacked_bytes, ack_every_bytes], Terms),
-    Agreed#{max_queue_bytes => hawser_config:get(max_queue_bytes)}.
+    Own = maps:from_list([{Key, hawser_config:get(Key)} || Key <- [max_queue_bytes, reply_reserve_bytes]]),
+    maps:merge(Agreed, Own).
 
 start(Shard, Port, Index) ->
     {ok, Flusher} = hawser_flusher:start_link(Shard, Index),

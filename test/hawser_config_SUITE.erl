@@ -12,13 +12,13 @@ defaults(_) ->
     {ok, Config} = hawser_config:validate(#{}),
     #{shards := Shards, port := 0, fallback := dist} = Config,
     true = Shards >= 1 andalso Shards =< erlang:system_info(schedulers_online),
-    14 = map_size(Config).
+    15 = map_size(Config).
 
 %% hawser.app.src states the defaults that hold.
 defaults_are_documented(_) ->
     _ = application:load(hawser),
     {ok, Env} = application:get_key(hawser, env),
-    14 = length(Env),
+    15 = length(Env),
     true = hawser_config:validate(#{}) =:= hawser_config:validate(maps:from_list(Env)).
 
 good_values(_) ->
@@ -82,7 +82,7 @@ good() ->
         {heartbeat_interval_ms, 50, 50}, {heartbeat_interval_ms, 3600000, 3600000},
         {connect_timeout_ms, 50, 50}, {connect_timeout_ms, 60000, 60000},
         {max_message_bytes, 1024, 1024}, {max_message_bytes, 2147483647, 2147483647},
-        {max_queue_bytes, 65536, 65536}, {max_unacked_bytes, 1 bsl 30, 1 bsl 30},
+        {max_queue_bytes, 65536, 65536}, {reply_reserve_bytes, 0, 0}, {reply_reserve_bytes, 1 bsl 20, 1 bsl 20}, {max_unacked_bytes, 1 bsl 30, 1 bsl 30},
         {ack_every_bytes, 1024, 1024},
         {drain_timeout_ms, 0, 0}, {drain_timeout_ms, 3600000, 3600000},
         {max_dictionary_atoms, 0, 0}, {max_dictionary_atoms, 65535, 65535},
@@ -101,6 +101,7 @@ bad() ->
         {connect_timeout_ms, [0, 49, infinity]},
         {max_message_bytes, [0, 1023, 1 bsl 31, infinity]},
         {max_queue_bytes, [0, 65535, 1 bsl 31]},
+        {reply_reserve_bytes, [-1, 1 bsl 31, infinity, 0.5]},
         {max_unacked_bytes, [0, 65535, 1 bsl 31]},
         {ack_every_bytes, [0, 1023, 1 bsl 31]},
         {drain_timeout_ms, [-1, infinity]},

@@ -2,7 +2,8 @@
 //!
 //! The lock is held to copy a frame and to move lists of pieces, never to allocate a segment, to encode or to write. A
 //! push that finds room goes ahead of callers that wait for it: they are woken in the order they came, and one that
-//! finds the room taken keeps its place. The queue knows whether the flusher has been told that there is work: the push that finds it idle has to kick it.
+//! finds the room taken keeps its place. Answers may go past the limit by the reserve, so that a caller need not wait for
+//! other callers' room. The queue knows whether the flusher has been told that there is work: the push that finds it idle has to kick it.
 
 use crate::dictionary::{AtomId, UsedAtoms, UsedBits};
 use bytes::{Bytes, BytesMut};
@@ -28,6 +29,15 @@ pub enum Pushed {
     Closed,
 }
 
+/// How far a push may fill the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// Up to the limit.
+    Common,
+    /// Up to the limit and the reserve behind it.
+    Answers,
+}
+
 /// Bytes that are sent together with what follows them, unless a frame ends here.
 struct Piece {
     bytes: Bytes,
@@ -50,6 +60,7 @@ pub struct Queue {
     inner: Mutex<Inner>,
     bytes: AtomicUsize,
     limit: usize,
+    reserve: usize,
     /// Which atoms stand in `used`.
     pub used_bits: UsedBits,
 }
@@ -62,11 +73,12 @@ pub struct Taken {
 }
 
 impl Queue {
-    pub fn new(limit: usize) -> Self {
+    pub fn new(limit: usize, reserve: usize) -> Self {
         Queue {
             inner: Mutex::default(),
             bytes: AtomicUsize::new(0),
             limit,
+            reserve,
             used_bits: UsedBits::default(),
         }
     }
@@ -86,8 +98,23 @@ impl Queue {
         self.limit.saturating_sub(self.bytes())
     }
 
+    /// No push of this share finds room.
+    pub fn is_full(&self, share: Share) -> bool {
+        let limit = match share {
+            Share::Common => self.limit,
+            Share::Answers => self.limit.saturating_add(self.reserve),
+        };
+        self.bytes() >= limit
+    }
+
     /// Appends a frame given in parts (head and content). `fresh` are the atoms that it may be the first to use.
-    pub fn push(&self, frame: &[u8], large: Option<Bytes>, fresh: &[AtomId]) -> Pushed {
+    pub fn push(
+        &self,
+        share: Share,
+        frame: &[u8],
+        large: Option<Bytes>,
+        fresh: &[AtomId],
+    ) -> Pushed {
         let length = frame.len() + large.as_ref().map_or(0, Bytes::len);
         let alone = frame.len() > SEGMENT / 2;
         let mut own = alone.then(|| Bytes::copy_from_slice(frame));
@@ -97,7 +124,7 @@ impl Queue {
             if inner.closed {
                 return Pushed::Closed;
             }
-            if self.bytes() >= self.limit {
+            if self.is_full(share) {
                 return Pushed::Busy;
             }
             if own.is_none() && inner.open.capacity() - inner.open.len() < frame.len() {
@@ -256,7 +283,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn queue() -> Queue {
-        Queue::new(64 << 20)
+        Queue::new(64 << 20, 0)
     }
 
     fn taken(queue: &Queue) -> Vec<Vec<u8>> {
@@ -274,14 +301,14 @@ mod tests {
     #[test]
     fn the_push_that_finds_the_flusher_idle_kicks_it_and_no_other_does() {
         let queue = queue();
-        assert_eq!(queue.push(b"a", None, &[]), Pushed::Kick);
-        assert_eq!(queue.push(b"b", None, &[]), Pushed::Queued);
+        assert_eq!(queue.push(Share::Common, b"a", None, &[]), Pushed::Kick);
+        assert_eq!(queue.push(Share::Common, b"b", None, &[]), Pushed::Queued);
         assert!(!queue.poke());
         assert!(queue.take(|| true).is_some());
-        assert_eq!(queue.push(b"c", None, &[]), Pushed::Queued);
+        assert_eq!(queue.push(Share::Common, b"c", None, &[]), Pushed::Queued);
         assert!(queue.take(|| true).is_some());
         assert!(queue.take(|| false).is_none());
-        assert_eq!(queue.push(b"d", None, &[]), Pushed::Queued);
+        assert_eq!(queue.push(Share::Common, b"d", None, &[]), Pushed::Queued);
         assert!(queue.take(|| true).is_some());
         assert!(queue.take(|| true).is_none());
         assert!(queue.poke());
@@ -290,53 +317,73 @@ mod tests {
     #[test]
     fn a_stalled_flusher_is_left_alone_until_there_is_room_to_send() {
         let queue = queue();
-        assert_eq!(queue.push(b"a", None, &[]), Pushed::Kick);
+        assert_eq!(queue.push(Share::Common, b"a", None, &[]), Pushed::Kick);
         assert!(!queue.stall(|| false));
         assert!(queue.stall(|| true));
-        assert_eq!(queue.push(b"b", None, &[]), Pushed::Queued);
+        assert_eq!(queue.push(Share::Common, b"b", None, &[]), Pushed::Queued);
         assert!(queue.unstall());
         assert!(!queue.unstall());
         assert_eq!(taken(&queue), [b"ab".to_vec()]);
         assert!(!queue.unstall());
-        assert_eq!(queue.push(b"c", None, &[]), Pushed::Kick);
+        assert_eq!(queue.push(Share::Common, b"c", None, &[]), Pushed::Kick);
     }
 
     #[test]
     fn a_full_queue_is_busy_and_a_closed_one_closed() {
-        let queue = Queue::new(10);
+        let queue = Queue::new(10, 0);
         assert_eq!(
-            queue.push(b"12345", Some(Bytes::from_static(b"67890")), &[]),
+            queue.push(
+                Share::Common,
+                b"12345",
+                Some(Bytes::from_static(b"67890")),
+                &[]
+            ),
             Pushed::Kick
         );
         assert_eq!(
-            (queue.push(b"x", None, &[]), queue.room()),
+            (queue.push(Share::Common, b"x", None, &[]), queue.room()),
             (Pushed::Busy, 0)
         );
         assert_eq!(taken(&queue), [b"1234567890".to_vec()]);
-        assert_eq!(queue.push(b"abc", None, &[]), Pushed::Kick);
+        assert_eq!(queue.push(Share::Common, b"abc", None, &[]), Pushed::Kick);
         assert_eq!(queue.close(), 3);
         assert_eq!(
-            (queue.push(b"x", None, &[]), queue.poke()),
+            (queue.push(Share::Common, b"x", None, &[]), queue.poke()),
             (Pushed::Closed, false)
         );
     }
 
     #[test]
+    fn answers_go_past_the_limit_by_the_reserve_and_no_further() {
+        let queue = Queue::new(10, 5);
+        let push = |share, bytes: &[u8]| queue.push(share, bytes, None, &[]);
+        assert_eq!(push(Share::Common, b"1234567890"), Pushed::Kick);
+        assert_eq!(push(Share::Common, b"x"), Pushed::Busy);
+        assert_eq!(push(Share::Answers, b"123"), Pushed::Queued);
+        // One that begins below the end of the reserve fits, as one does that begins below the limit.
+        assert_eq!(push(Share::Answers, b"456"), Pushed::Queued);
+        assert_eq!(push(Share::Answers, b"x"), Pushed::Busy);
+        assert_eq!((queue.bytes(), queue.room()), (16, 0));
+        assert_eq!(taken(&queue), [b"1234567890123456".to_vec()]);
+        assert_eq!(push(Share::Common, b"x"), Pushed::Kick);
+    }
+
+    #[test]
     fn a_queue_is_finished_when_it_is_empty_and_takes_nothing_then() {
         let queue = queue();
-        queue.push(b"a", None, &[]);
+        queue.push(Share::Common, b"a", None, &[]);
         assert!(!queue.finish());
         assert_eq!(taken(&queue), [b"a".to_vec()]);
         assert!(queue.finish());
-        assert_eq!(queue.push(b"b", None, &[]), Pushed::Closed);
+        assert_eq!(queue.push(Share::Common, b"b", None, &[]), Pushed::Closed);
         assert_eq!(queue.close(), 0);
     }
 
     #[test]
     fn an_atom_is_noted_once() {
         let queue = queue();
-        queue.push(b"x", None, &[3, 3, 5]);
-        queue.push(b"x", None, &[5, 7]);
+        queue.push(Share::Common, b"x", None, &[3, 3, 5]);
+        queue.push(Share::Common, b"x", None, &[5, 7]);
         assert!(queue.used_bits.get(7) && !queue.used_bits.get(4));
         assert_eq!(
             queue.take(|| true).map(|taken| taken.announce_upto),
@@ -379,9 +426,9 @@ mod tests {
                 let before = queue.bytes();
                 if split {
                     let (head, tail) = frame.split_at(6);
-                    queue.push(head, Some(Bytes::copy_from_slice(tail)), &[]);
+                    queue.push(Share::Common, head, Some(Bytes::copy_from_slice(tail)), &[]);
                 } else {
-                    queue.push(&frame, None, &[]);
+                    queue.push(Share::Common, &frame, None, &[]);
                 }
                 prop_assert_eq!(queue.bytes(), before + size);
                 if take == 0 {

@@ -11,7 +11,7 @@ use crate::shard::Shard;
 use crate::vm::{Kind, Vm, Word};
 use crate::wall;
 use bytes::Bytes;
-use hawser_core::queue::Pushed;
+use hawser_core::queue::{Pushed, Share};
 use hawser_core::{calls, etf, wire};
 use rustler::{Atom, Encoder as _, Env, NifResult, ResourceArc, Term};
 use std::sync::atomic::Ordering;
@@ -155,7 +155,7 @@ fn to_node<'a>(
         let Some((session, shard)) = route(vm, routes, node) else {
             return Ok(wall::noroute().encode(env));
         };
-        if shard.queue.room() == 0 {
+        if shard.queue.is_full(Share::Common) {
             return busy(env, shard);
         }
         let mut call = None;
@@ -188,7 +188,7 @@ fn to_caller<'a>(
     let Some(shard) = session.shard_of(from) else {
         return Ok(wall::noroute().encode(env));
     };
-    if shard.queue.room() == 0 {
+    if shard.queue.is_full(Share::Answers) {
         return busy(env, shard);
     }
     scratch::with(|scratch| {
@@ -246,6 +246,11 @@ fn finish<'a>(
     content: Content<'_, 'a>,
 ) -> Result<Pushed, NoFrame> {
     let most = session.limits.max_message_bytes;
+    let share = if kind == wire::FRAME_ANSWER {
+        Share::Answers
+    } else {
+        Share::Common
+    };
     match content {
         Content::Term(word) => {
             let limit = scratch.frame.len() + NATIVE_LIMIT.min(most);
@@ -255,7 +260,7 @@ fn finish<'a>(
             }
             let length = scratch.frame.len() - wire::FRAME_HEAD;
             set_head(&mut scratch.frame, kind, length);
-            let pushed = shard.push(vm, &scratch.frame, None, &scratch.fresh);
+            let pushed = shard.push(vm, share, &scratch.frame, None, &scratch.fresh);
             let percent = scratch.worked(cost(shard, scratch.frame.len()));
             if percent > 0 {
                 vm.consume(percent);
@@ -270,7 +275,7 @@ fn finish<'a>(
             scratch.frame.extend_from_slice(&encoded.bytes);
             let length = scratch.frame.len() - wire::FRAME_HEAD;
             set_head(&mut scratch.frame, kind, length);
-            Ok(shard.push(vm, &scratch.frame, None, &scratch.fresh))
+            Ok(shard.push(vm, share, &scratch.frame, None, &scratch.fresh))
         }
         Content::Plain(_, bytes) if bytes.len() > most => Err(NoFrame::TooLarge),
         Content::Plain(word, bytes) => {
@@ -282,7 +287,7 @@ fn finish<'a>(
             } else {
                 vm.keep_binary(word).map(Bytes::from_owner)
             };
-            Ok(shard.push(vm, &scratch.frame, large, &scratch.fresh))
+            Ok(shard.push(vm, share, &scratch.frame, large, &scratch.fresh))
         }
     }
 }

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub struct Limits {
     pub max_message_bytes: usize,
     pub max_queue_bytes: usize,
+    pub reply_reserve_bytes: usize,
     pub max_unacked_bytes: usize,
     pub ack_every_bytes: usize,
 }

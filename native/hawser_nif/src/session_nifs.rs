@@ -38,6 +38,7 @@ fn session_open<'a>(
     let limits = Limits {
         max_message_bytes: limit(wall::max_message_bytes())?,
         max_queue_bytes: limit(wall::max_queue_bytes())?,
+        reply_reserve_bytes: limit(wall::reply_reserve_bytes())?,
         max_unacked_bytes: limit(wall::max_unacked_bytes())?,
         ack_every_bytes: limit(wall::ack_every_bytes())?,
     };

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use hawser_core::batch::{Inbox, Outbox};
 use hawser_core::dictionary::Table;
 use hawser_core::liveness::{Liveness, Verdict};
-use hawser_core::queue::{Pushed, Queue};
+use hawser_core::queue::{Pushed, Queue, Share};
 use hawser_core::receive::Receiver;
 use hawser_core::wire;
 use parking_lot::{Mutex, RwLock};
@@ -136,7 +136,7 @@ impl Shard {
         Arc::new(Shard {
             index,
             limits,
-            queue: Queue::new(limits.max_queue_bytes),
+            queue: Queue::new(limits.max_queue_bytes, limits.reply_reserve_bytes),
             outgoing: Mutex::default(),
             incoming: Mutex::new(Incoming {
                 receiver: Receiver::new(max_frame),
@@ -251,8 +251,15 @@ impl Shard {
 
     /// Queues a frame and sees to it that it is written: at once, or by the flusher.
     #[inline]
-    pub fn push(&self, vm: Vm<'_>, frame: &[u8], large: Option<Bytes>, fresh: &[u16]) -> Pushed {
-        let pushed = self.queue.push(frame, large, fresh);
+    pub fn push(
+        &self,
+        vm: Vm<'_>,
+        share: Share,
+        frame: &[u8],
+        large: Option<Bytes>,
+        fresh: &[u16],
+    ) -> Pushed {
+        let pushed = self.queue.push(share, frame, large, fresh);
         if pushed == Pushed::Kick && !crate::flush::in_caller(vm, self) {
             self.kick(vm);
         }

@@ -28,6 +28,7 @@ rustler::atoms! {
     // session_open's limits
     max_message_bytes,
     max_queue_bytes,
+    reply_reserve_bytes,
     max_unacked_bytes,
     ack_every_bytes,
     // info
