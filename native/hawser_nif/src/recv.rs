@@ -66,6 +66,10 @@ fn recv<'a>(env: Env<'a>, shard: ResourceArc<ShardRef>, given: Term<'a>) -> NifR
         bytes: 0,
     };
     scratch::with(|scratch| slice.feed(&mut incoming, scratch, given));
+    if slice.messages.is_empty() {
+        // Nothing to deliver: who sent only what is dropped here must not wait for the next bytes.
+        take_over(vm, shard, &mut incoming);
+    }
     let end = incoming.end.clone();
     drop(incoming);
     if slice.bytes > 0 {
